@@ -1,0 +1,43 @@
+# Libraries that Butter stands on; scripts/deps installs them. All come from the distribution.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(hwy REQUIRED)
+# oneDNN's own package config asks for the OpenCL headers, which we do not need.
+find_path(DNNL_INCLUDE dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(butter_dnnl INTERFACE)
+target_link_libraries(butter_dnnl INTERFACE ${DNNL_LIBRARY})
+target_include_directories(butter_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE})
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_path(BUTTER_EXPECTED_INCLUDE tl/expected.hpp REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
+if(BUTTER_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+if(BUTTER_BENCH)
+  find_package(benchmark REQUIRED)
+endif()
+
+# Options that every target of the project shares.
+add_library(butter_options INTERFACE)
+target_compile_options(butter_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+  $<$<BOOL:${BUTTER_WERROR}>:-Werror>)
+# A fused multiply-add is written where it is meant: the same source gives the same bits everywhere.
+target_compile_options(butter_options INTERFACE -ffp-contract=off)
+target_link_libraries(butter_options INTERFACE Threads::Threads)
+if(BUTTER_SANITIZE)
+  target_compile_options(butter_options INTERFACE -fsanitize=${BUTTER_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(butter_options INTERFACE -fsanitize=${BUTTER_SANITIZE})
+endif()
+if(BUTTER_FUZZ)
+  target_compile_options(butter_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()

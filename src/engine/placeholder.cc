@@ -1,0 +1,1 @@
+// Removed as soon as the layer has a source.
