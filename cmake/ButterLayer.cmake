@@ -41,9 +41,10 @@ function(butter_layer name)
   endif()
 endfunction()
 
-# Test data of the project: a header-free definition that every test sees.
+# What every test sees: where the test data is, and the header-only helpers of tests/support.
 if(BUTTER_TESTS)
   add_library(butter_test_support INTERFACE)
+  target_include_directories(butter_test_support INTERFACE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(butter_test_support INTERFACE
     BUTTER_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data" BUTTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   enable_testing()
