@@ -1,0 +1,45 @@
+#include "kernels/kv_layout.h"
+
+#include "core/buffer.h"
+#include "kernels/row_format.h"
+
+namespace butter {
+namespace {
+
+// Lays records of the given sizes one after the other; every layer starts on a cache line.
+template <typename RecordBytes>
+BlockLayout lay_out(const std::vector<KvLayerShape>& class_layers, const RecordBytes& record_bytes) {
+  BlockLayout block;
+  for (const KvLayerShape& shape : class_layers) {
+    LayerLayout layer;
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      RecordOffsets offsets;
+      offsets.key = block.bytes;
+      offsets.value = offsets.key + record_bytes(shape, Side::kKey);
+      block.bytes = offsets.value + record_bytes(shape, Side::kValue);
+      layer.heads.push_back(offsets);
+    }
+    block.bytes = round_up(block.bytes, Buffer::kAlignment);
+    block.layers.push_back(std::move(layer));
+  }
+  return block;
+}
+
+}  // namespace
+
+bool KvScheme::seals() const { return key->seals || value->seals; }
+
+BlockLayout sealed_layout(const std::vector<KvLayerShape>& class_layers, const KvScheme& scheme) {
+  return lay_out(class_layers, [&](const KvLayerShape& shape, Side side) {
+    const RowFormat* format = side == Side::kKey ? scheme.key : scheme.value;
+    return format->record_bytes(shape.row_shape(side, scheme.raw));
+  });
+}
+
+BlockLayout raw_layout(const std::vector<KvLayerShape>& class_layers, DType raw, int rows) {
+  return lay_out(class_layers, [&](const KvLayerShape& shape, Side side) {
+    return raw_rows_bytes(shape.row_shape(side, raw), rows);
+  });
+}
+
+}  // namespace butter

@@ -1,0 +1,84 @@
+// Where the rows of a KV cache stand in memory: plain offsets, shared by planner, allocator and kernels.
+//
+// A page is 64 consecutive positions of a sequence. All layers of a window class keep their rows for a page
+// in one block:
+//
+//   block  = [layer 0][layer 1]...          one after the other, each a multiple of 64 bytes
+//   layer  = [head 0: K record, V record][head 1: K record, V record]...
+//   record = the 64 rows of one KV head and side, in the layout of its row format
+//   raw    = [64 rows][dim] of the raw type, natural order
+//
+// Offsets are data (sizes may differ from head to head), so a format never shows in the code that walks them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace butter {
+
+constexpr int kPageRows = 64;
+constexpr int kPinnedRows = 4;  // positions that lossy formats keep raw for the sequence's life
+
+inline int64_t page_of(int64_t position) { return position / kPageRows; }
+inline int64_t pages_for(int64_t positions) { return (positions + kPageRows - 1) / kPageRows; }
+
+enum class Side : uint8_t { kKey, kValue };
+
+// What a codec must know of the rows it stores: constant for one side of one layer.
+struct RowShape {
+  int dim = 0;                // values in a row
+  DType raw = DType::kF16;    // type of raw rows: F16, BF16, or F32 on the reference device
+  int layer = 0;              // the model's layer index (seeds)
+  Side side = Side::kKey;
+};
+
+// The attention geometry of one layer that has a KV cache.
+struct KvLayerShape {
+  int layer = 0;  // the model's layer index
+  int kv_heads = 0;
+  int key_dim = 0;
+  int value_dim = 0;
+  int window_class = 0;  // index into the model's list of distinct windows
+
+  RowShape row_shape(Side side, DType raw) const {
+    return {side == Side::kKey ? key_dim : value_dim, raw, layer, side};
+  }
+};
+
+struct RecordOffsets {
+  int64_t key = 0;
+  int64_t value = 0;
+};
+
+// Records of one layer, as offsets from the block's base.
+struct LayerLayout {
+  std::vector<RecordOffsets> heads;
+};
+
+// One window class of one format.
+struct BlockLayout {
+  std::vector<LayerLayout> layers;  // in the order of the class's layers
+  int64_t bytes = 0;
+};
+
+struct RowFormat;
+
+// The formats of a sequence's sealed rows and the type of its raw ones.
+struct KvScheme {
+  const RowFormat* key = nullptr;
+  const RowFormat* value = nullptr;
+  DType raw = DType::kF16;
+
+  // Whether sealing changes anything: then pinned rows and a separate open block exist.
+  bool seals() const;
+  bool operator==(const KvScheme&) const = default;
+};
+
+// Layout of a sealed block (`rows` = 64, the scheme's formats).
+BlockLayout sealed_layout(const std::vector<KvLayerShape>& class_layers, const KvScheme& scheme);
+// Layout of raw rows: an open page (rows = 64) or the pinned rows (rows = 4).
+BlockLayout raw_layout(const std::vector<KvLayerShape>& class_layers, DType raw, int rows);
+
+}  // namespace butter

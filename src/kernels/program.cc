@@ -1,0 +1,21 @@
+#include "kernels/program.h"
+
+namespace butter {
+
+int Program::index_in_class(int kv_layer) const {
+  int index = 0;
+  for (int i = 0; i < kv_layer; ++i) {
+    index += kv_layers[static_cast<size_t>(i)].window_class == kv_layers[static_cast<size_t>(kv_layer)].window_class;
+  }
+  return index;
+}
+
+std::vector<KvLayerShape> Program::class_layers(int window_class) const {
+  std::vector<KvLayerShape> layers;
+  for (const KvLayerShape& shape : kv_layers) {
+    if (shape.window_class == window_class) layers.push_back(shape);
+  }
+  return layers;
+}
+
+}  // namespace butter

@@ -1,0 +1,83 @@
+// RowFormat: how sealed rows are stored, and the codecs that write and read them.
+//
+// A format is one table row here (kernels/row_formats.cc) and one file of the same name in each backend
+// folder. Everything else (windows, pages, attention loops, plans) sees records as opaque bytes.
+//
+// The life of a record: encode() writes it once, when its page is sealed. Attention then works in the
+// format's own basis, in the compressed domain:
+//
+//   prepare(q) once per step and head group  ->  score(q', record) gives 64 scores a head
+//   softmax (not the codec's business)       ->  accumulate(weights, record, acc)
+//   finish(acc) once, after the last page: back to the model's basis
+//
+// Prefill reads whole tiles instead: turn() brings queries into the format's basis in float, expand()
+// writes a record's rows in that basis, finish() as above.
+//
+// All functions are pure: no allocation, no state, any thread. Arrays are row-major floats without padding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "core/cpu_isa.h"
+#include "kernels/kv_layout.h"
+
+namespace butter {
+
+struct RowCodec {
+  // Encodes the 64 raw rows of a page, [64][dim] of shape.raw, into record.
+  void (*encode)(const RowShape& shape, const std::byte* raw_rows, std::byte* record);
+  // Rows [64][dim] in the model's basis: the meaning of the record.
+  void (*decode)(const RowShape& shape, const std::byte* record, float* rows);
+
+  // Bytes of a prepared group of `heads` queries (keys only).
+  int64_t (*prepared_bytes)(const RowShape& shape, int heads);
+  // queries [heads][dim], already multiplied by the attention scale.
+  void (*prepare)(const RowShape& shape, const float* queries, int heads, std::byte* prepared);
+  // scores [heads][64]: q·k for every row of the record, visible or not.
+  void (*score)(const RowShape& shape, const std::byte* prepared, int heads, const std::byte* record,
+                float* scores);
+  // acc [heads][dim] += weights [heads][64] · rows; a weight of 0 hides its row, whatever the row holds.
+  void (*accumulate)(const RowShape& shape, const float* weights, int heads, const std::byte* record,
+                     float* acc);
+  // acc [heads][dim], in place: from the format's basis to the model's.
+  void (*finish)(const RowShape& shape, int heads, float* acc);
+
+  // rows [count][dim], in place: from the model's basis to the format's (the inverse of finish; orthonormal).
+  void (*turn)(const RowShape& shape, int64_t count, float* rows);
+  // rows [64][dim] of the record in the format's basis.
+  void (*expand)(const RowShape& shape, const std::byte* record, float* rows);
+};
+
+struct RowFormat {
+  const char* name;  // as a scheme string writes it
+  // False: a sealed record is the raw rows themselves, and sealing a page costs nothing.
+  bool seals;
+  // Bytes of a record: 64 rows of one KV head and side.
+  int64_t (*record_bytes)(const RowShape& shape);
+  // Widths that the format can take; a model with another one is refused at load.
+  bool (*takes_dim)(int dim);
+  const RowCodec* reference;
+  const RowCodec* (*cpu)(Isa isa);
+};
+
+// The raw format: the default, and the type of every open page.
+const RowFormat& raw_format();
+
+// Finds a format by name; null if there is none.
+const RowFormat* find_row_format(std::string_view name);
+
+// "raw, ...", for messages.
+std::string row_format_names();
+
+// Adds a format under a name of its own for the rest of the process: tests prove the seam with it.
+// Call before any engine is made.
+void register_row_format(const RowFormat& format);
+
+// Bytes of `rows` raw rows of one KV head and side.
+inline int64_t raw_rows_bytes(const RowShape& shape, int64_t rows) {
+  return rows * shape.dim * dtype_info(shape.raw).block_bytes;
+}
+
+}  // namespace butter
