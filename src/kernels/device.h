@@ -23,11 +23,13 @@ namespace butter {
 struct ClassPages {
   std::span<std::byte* const> sealed;  // block bases by logical page, from first_sealed; null where hidden
   int64_t first_sealed = 0;
-  std::span<const RawPage> raw;  // layouts are left null: the device fills in the layer's
+  // Raw blocks by logical page, from first_raw. Null for the inner pages of a prefill chunk in a scheme that
+  // seals: their rows live in the device's scratch, one layer at a time, and are gone when sealed.
+  std::span<std::byte* const> raw;
   int64_t first_raw = 0;
   std::byte* pinned = nullptr;
   const BlockLayout* sealed_layout = nullptr;
-  const BlockLayout* raw_layout = nullptr;     // of the sequence's own raw blocks
+  const BlockLayout* raw_layout = nullptr;  // of the sequence's own raw blocks
   const BlockLayout* pinned_layout = nullptr;
   Window window;
 };
@@ -53,6 +55,8 @@ struct StepLimits {
   int logit_rows = 0;
   int sequences = 1;
   int64_t max_positions = 0;  // of a sequence
+  DType raw = DType::kF16;    // of raw rows
+  bool seals = false;         // a scheme that seals may be present
 };
 
 // A Program with its workspace on a device. Not thread-safe; one step at a time.
@@ -83,8 +87,8 @@ class Device {
   // The type of raw KV rows for a model that asks for `wanted` (the reference device answers F32).
   virtual DType raw_dtype(DType wanted) const = 0;
 
-  // Weights. The view must stay valid for the device's life unless `owns_copy` says that the device keeps
-  // nothing of it. Names are for error messages.
+  // Weights. The view must stay valid for the device's life unless `copied` says that the device keeps nothing
+  // of it. Names are for error messages.
   struct LoadedWeight {
     WeightId id = kNone;
     bool copied = false;  // the view's bytes are no longer needed
