@@ -21,7 +21,10 @@ namespace butter {
 
 // The pages of one window class of one sequence, for one step.
 struct ClassPages {
-  std::span<std::byte* const> sealed;  // block bases by logical page, from first_sealed; null where hidden
+  // Block bases by logical page in two runs: kept from page 0, sealed from first_sealed (kv_view.h). In a step
+  // that fills pages, those are among the sealed ones: SealOp writes them.
+  std::span<std::byte* const> kept;
+  std::span<std::byte* const> sealed;
   int64_t first_sealed = 0;
   // Raw blocks by logical page, from first_raw. Null for the inner pages of a prefill chunk in a scheme that
   // seals: their rows live in the device's scratch, one layer at a time, and are gone when sealed.

@@ -31,8 +31,11 @@ struct KvView {
   KvScheme scheme;
   Window window;
 
-  // Sealed pages, by logical page number: sealed[page - first_sealed] for first_sealed <= page < end_sealed.
-  // Null where the page went back to the pool because no query can see it.
+  // Sealed pages in two runs, by logical page number: kept[page] for page < kept_end, and
+  // sealed[page - first_sealed] for first_sealed <= page < end_sealed. Pages between the runs went back to the
+  // pool because no query can see them. Read them through sealed_page().
+  const std::byte* const* kept = nullptr;
+  int64_t kept_end = 0;
   const std::byte* const* sealed = nullptr;
   int64_t first_sealed = 0;
   int64_t end_sealed = 0;
@@ -46,9 +49,11 @@ struct KvView {
   // Raw rows of positions 0..3; null in schemes that do not seal, and before position 0 was written.
   RawPage pinned;
 
+  // The block of a sealed page; null where it went back to the pool.
   const std::byte* sealed_page(int64_t page) const {
-    BUTTER_CHECK(page >= first_sealed && page < end_sealed);
-    return sealed[page - first_sealed];
+    if (page < kept_end) return kept[page];
+    BUTTER_CHECK(page < end_sealed);
+    return page < first_sealed ? nullptr : sealed[page - first_sealed];
   }
   const RawPage& raw_page(int64_t page) const {
     BUTTER_CHECK(page >= first_raw && page < end_raw);
