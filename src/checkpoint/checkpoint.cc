@@ -1,0 +1,177 @@
+#include "checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "checkpoint/gguf.h"
+#include "checkpoint/printable.h"
+#include "checkpoint/regular_file.h"
+#include "checkpoint/safetensors.h"
+
+namespace butter {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxSidecarBytes = uint64_t{256} << 20;
+constexpr const char* kConfig = "config.json";
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kShardIndex = "model.safetensors.index.json";
+
+std::string beside(const std::string& file, const std::string& name) {
+  return (fs::path(file).parent_path() / name).string();
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// The files of a folder that end in .gguf, sorted.
+Result<std::vector<std::string>> gguf_files(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error))
+    if (at->path().extension() == ".gguf") found.push_back(at->path().string());
+  if (error) return fail(StatusCode::kIo, "{} cannot be listed: {}", printable(folder, 500), error.message());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// The one file in a folder that holds the weights.
+Result<std::string> weights_in(const std::string& folder) {
+  BUTTER_ASSIGN(const std::vector<std::string> ggufs, gguf_files(folder));
+  const fs::path weights = fs::path(folder) / kWeights;
+  if (is_there(weights)) {
+    if (ggufs.empty()) return weights.string();
+    return fail(StatusCode::kInvalidArgument, "{} holds both {} and {}; name one of the files",
+                printable(folder, 500), kWeights, printable(fs::path(ggufs[0]).filename().string()));
+  }
+  if (is_there(fs::path(folder) / kShardIndex)) {
+    return fail(StatusCode::kUnsupported, "{} holds {}; sharded checkpoints are not read yet",
+                printable(folder, 500), kShardIndex);
+  }
+  if (ggufs.size() == 1) return ggufs[0];
+  if (ggufs.size() > 1) {
+    return fail(StatusCode::kInvalidArgument, "{} holds {} GGUF files ({}, {}{}); name one of them",
+                printable(folder, 500), ggufs.size(), printable(fs::path(ggufs[0]).filename().string()),
+                printable(fs::path(ggufs[1]).filename().string()), ggufs.size() > 2 ? ", ..." : "");
+  }
+  return fail(StatusCode::kNotFound, "the folder {} holds neither {} nor a GGUF file", printable(folder, 500),
+              kWeights);
+}
+
+// A safetensors file begins with the length of its header and an opening brace.
+bool looks_like_safetensors(std::span<const std::byte> file) {
+  return file.size() > 8 && file[8] == std::byte{'{'};
+}
+
+Result<Attributes> read_config(const std::string& weights_path) {
+  const std::string path = beside(weights_path, kConfig);
+  auto text = read_text_file(path, Attributes::JsonLimits().max_bytes);
+  if (!text && text.error().code() == StatusCode::kNotFound) {
+    return fail(StatusCode::kNotFound, "{} is missing; a safetensors file is read with the {} beside it",
+                printable(path, 500), kConfig);
+  }
+  if (!text) return fail(text.error());
+  auto config = Attributes::parse_json(*text, kConfig);
+  if (!config) return fail(config.error().within(printable(path, 500)));
+  return config;
+}
+
+// One part of a model that was cut into several files.
+Status check_whole(const Attributes& metadata) {
+  BUTTER_ASSIGN(const int64_t parts, metadata.get_int_or("split.count", 1));
+  if (parts <= 1) return {};
+  return fail(StatusCode::kUnsupported,
+              "the file is one of {} parts (split.count); split files are not read yet", parts);
+}
+
+}  // namespace
+
+const char* checkpoint_format_name(CheckpointFormat format) {
+  return format == CheckpointFormat::kGguf ? "gguf" : "safetensors";
+}
+
+Result<Checkpoint> Checkpoint::open(const std::string& path) {
+  std::error_code ignored;
+  // A path with a NUL would name another file; open_regular_file refuses it with its sentence.
+  if (path.find('\0') != std::string::npos || !fs::is_directory(path, ignored)) return open_file(path);
+  BUTTER_ASSIGN(const std::string weights, weights_in(path));
+  return open_file(weights);
+}
+
+Result<Checkpoint> Checkpoint::open_file(const std::string& path) {
+  Checkpoint checkpoint;
+  BUTTER_ASSIGN(checkpoint.file_, MappedFile::open(path));
+  const std::span<const std::byte> bytes = checkpoint.file_->bytes();
+  const std::string shown = printable(path, 500);
+  if (Gguf::recognises(bytes)) {
+    auto gguf = Gguf::parse(bytes, checkpoint.file_);
+    if (!gguf) return fail(gguf.error().within(shown));
+    if (auto whole = check_whole(gguf->metadata()); !whole) return fail(whole.error().within(shown));
+    checkpoint.format_ = CheckpointFormat::kGguf;
+    checkpoint.config_ = gguf->metadata();
+    checkpoint.tensors_ = gguf->tensors();
+    return checkpoint;
+  }
+  if (looks_like_safetensors(bytes) || fs::path(path).extension() == ".safetensors") {
+    auto parsed = SafetensorsFile::parse(bytes, checkpoint.file_);
+    if (!parsed) return fail(parsed.error().within(shown));
+    const auto kept = std::make_shared<const SafetensorsFile>(*std::move(parsed));
+    checkpoint.format_ = CheckpointFormat::kSafetensors;
+    checkpoint.tensors_ = kept->tensors();
+    checkpoint.header_ = kept;
+    BUTTER_ASSIGN(checkpoint.config_, read_config(path));
+    return checkpoint;
+  }
+  const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
+                               std::min<size_t>(bytes.size(), 8));
+  return fail(StatusCode::kCorrupt, "{} begins with \"{}\"; a GGUF or safetensors file is expected", shown,
+              printable(start));
+}
+
+const TensorView* Checkpoint::find_tensor(std::string_view name) const {
+  const TensorEntry* entry = tensors_.find(name);
+  return entry && !entry->view.empty() ? &entry->view : nullptr;
+}
+
+Result<TensorView> Checkpoint::require_tensor(std::string_view name, const Shape& expected) const {
+  BUTTER_ASSIGN(const TensorView view, readable_tensor(tensors_, name, weights_path()));
+  if (!(view.shape == expected)) {
+    return fail(StatusCode::kCorrupt, "{} is {}; {} implies {}", printable(name), view.shape.to_string(),
+                config_.source(), expected.to_string());
+  }
+  if (view.dtype == DType::kI32 || view.dtype == DType::kI8 || view.dtype == DType::kU8) {
+    return fail(StatusCode::kUnsupported, "{} is stored as {}; F32, F16 or BF16 is expected", printable(name),
+                dtype_name(view.dtype));
+  }
+  return view;
+}
+
+Result<std::optional<std::string>> Checkpoint::sidecar(const std::string& name) const {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
+    return fail(StatusCode::kInvalidArgument, "\"{}\" is no plain file name", printable(name));
+  auto text = read_text_file(beside(weights_path(), name), kMaxSidecarBytes);
+  if (text) return std::optional<std::string>(*std::move(text));
+  if (text.error().code() == StatusCode::kNotFound) return std::optional<std::string>();
+  return fail(text.error());
+}
+
+void Checkpoint::release_pages(const TensorView& tensor) const {
+  if (!tensor.empty()) file_->drop_pages({tensor.data, static_cast<size_t>(tensor.bytes())});
+}
+
+void Checkpoint::prefetch(const TensorView& tensor) const {
+  if (!tensor.empty()) file_->prefetch({tensor.data, static_cast<size_t>(tensor.bytes())});
+}
+
+Status Checkpoint::check_undamaged() const {
+  if (!damaged()) return {};
+  return fail(StatusCode::kIo, "{} was truncated or could not be read while it was in use",
+              printable(weights_path(), 500));
+}
+
+}  // namespace butter

@@ -1,0 +1,73 @@
+// Checkpoint: an opened model file or folder: its configuration, its tensors, the text files beside it.
+//
+// The weights are memory-mapped and stay untouched until someone reads them, so opening costs the header
+// only. Copies share the mapping, which lives as long as any of them; views of tensors must not outlive
+// it. Const methods may be called from any thread. Nothing is dequantised here: see core/dequantise.h
+// for what the bytes mean.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/attributes.h"
+#include "checkpoint/mapped_file.h"
+#include "checkpoint/tensor_table.h"
+#include "core/status.h"
+
+namespace butter {
+
+enum class CheckpointFormat { kGguf, kSafetensors };
+
+const char* checkpoint_format_name(CheckpointFormat format);  // "gguf", "safetensors"
+
+class Checkpoint {
+ public:
+  // `path` is a GGUF file; or a safetensors file with config.json beside it; or a folder with config.json
+  // and model.safetensors (Hugging Face), or with one GGUF file. A file's kind is told by its bytes.
+  static Result<Checkpoint> open(const std::string& path);
+
+  CheckpointFormat format() const { return format_; }
+  // The file with the weights.
+  const std::string& weights_path() const { return file_->path(); }
+  // GGUF metadata, or config.json.
+  const Attributes& config() const { return config_; }
+
+  // In file order.
+  std::span<const TensorEntry> tensors() const { return tensors_.entries(); }
+  // The tensor's view, whatever its type, or null if it is missing or cannot be read. Lives with the
+  // Checkpoint and its copies.
+  const TensorView* find_tensor(std::string_view name) const;
+  // A weight that must be there, readable, of a floating-point or quantised type, and of this shape. The
+  // sentence otherwise: "model.norm.weight is [576]; config.json implies [64]".
+  Result<TensorView> require_tensor(std::string_view name, const Shape& expected) const;
+
+  // The text of a file beside the weights (tokenizer.json, generation_config.json, chat_template.jinja),
+  // or nothing if there is none. `name` is a plain file name. Larger than 256 MiB is an error.
+  Result<std::optional<std::string>> sidecar(const std::string& name) const;
+
+  // Size of the file with the weights.
+  uint64_t file_bytes() const { return file_->bytes().size(); }
+  // For a tensor that was repacked: gives the memory of its pages back (MappedFile::drop_pages).
+  void release_pages(const TensorView& tensor) const;
+  // For a tensor that is read next (MappedFile::prefetch).
+  void prefetch(const TensorView& tensor) const;
+  // Whether the file shrank under the mapping (MappedFile::damaged): what was computed since is void.
+  bool damaged() const { return file_->damaged(); }
+  // The same as a Status with its sentence.
+  Status check_undamaged() const;
+
+ private:
+  Checkpoint() = default;
+  static Result<Checkpoint> open_file(const std::string& path);
+
+  CheckpointFormat format_ = CheckpointFormat::kGguf;
+  std::shared_ptr<MappedFile> file_;
+  std::shared_ptr<const void> header_;  // owns the names of tensors
+  Attributes config_;
+  TensorTable tensors_;
+};
+
+}  // namespace butter
