@@ -1,0 +1,64 @@
+// CacheLayout: the shape of a sequence's cache: which layers share pages, where their rows stand, what each
+// layer's window is. Immutable, shared by the sequences that have the same model, scheme and window.
+//
+// CacheModel is all that the cache knows of a model.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/status.h"
+#include "kernels/kv_layout.h"
+#include "kernels/program.h"
+#include "kernels/window.h"
+
+namespace butter {
+
+struct CacheModel {
+  int layers = 0;                           // of the model, with a cache or without
+  std::vector<KvLayerShape> kv_layers;      // those with a KV cache, in order
+  std::vector<Window> window_classes;       // the model's distinct windows
+};
+
+// The options of one sequence's cache.
+struct CacheOptions {
+  KvScheme scheme;
+  Window window;            // the user's; max_size 0 for none
+  int64_t max_context = 0;  // positions that the layers without a window may hold
+  int prefill_rows = 0;     // most rows that one step of this sequence has
+};
+
+// Layers that share a window share a page table; one block holds their rows for 64 positions.
+struct WindowClass {
+  Window window;  // the smaller of the model's and the user's
+  std::vector<KvLayerShape> layers;
+  BlockLayout sealed;
+  BlockLayout raw;     // 64 raw rows: the open page
+  BlockLayout pinned;  // 4 raw rows, in schemes that seal
+};
+
+struct CacheLayout {
+  CacheOptions options;
+  std::vector<WindowClass> classes;
+  int layers = 0;
+
+  bool seals() const { return options.scheme.seals(); }
+};
+
+// Pages that a window never lets go of: those with kept positions. In schemes that seal, the pinned rows stand
+// in for them as long as keep is no more than they are.
+int64_t kept_pages(const Window& window, bool seals);
+
+// First page whose rows a query at `position`, or at any position since its page began, can still see (kept pages
+// aside). Counting from the page's start makes going back within the open page always possible, and costs no
+// page at the peak.
+int64_t first_live_page(const Window& window, int64_t position);
+
+// Bytes of one layer's part of a block.
+int64_t layer_block_bytes(const BlockLayout& block, size_t layer);
+
+// Refuses options that cannot be served: max_context < 1, a negative window, window <= keep, a head width that
+// the format does not take.
+Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& model, const CacheOptions& options);
+
+}  // namespace butter

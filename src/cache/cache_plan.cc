@@ -1,0 +1,86 @@
+#include "cache/cache_plan.h"
+
+#include <algorithm>
+
+#include "kernels/row_format.h"
+
+namespace butter {
+namespace {
+
+struct PageCounts {
+  int64_t sealed = 0;   // at max_context
+  int64_t open = 0;
+  int64_t prefill = 0;  // sealed pages more, at the worst moment
+  int64_t prefill_open = 0;
+};
+
+// Pages of the recent part, from the window's first live page up to the page that holds the query.
+int64_t recent_pages(const Window& window) { return (window.max_size - window.keep - 1 + kPageRows - 1) / kPageRows; }
+
+// Sealed pages that are held when `pages` have been written in all.
+int64_t held_pages(const Window& window, int64_t pages, bool seals) {
+  if (window.none()) return pages;
+  return std::min(pages, kept_pages(window, seals) + recent_pages(window));
+}
+
+PageCounts count_pages(const Window& window, const CacheOptions& options) {
+  const bool seals = options.scheme.seals();
+  const int64_t context = options.max_context;
+  const int64_t full = context / kPageRows;
+  PageCounts counts;
+  counts.sealed = held_pages(window, full, seals);
+  counts.open = seals || context % kPageRows != 0 ? 1 : 0;
+  // At the worst a step finds the pages of a whole window and adds those that its own rows touch.
+  const int64_t rows = std::min<int64_t>(std::max(options.prefill_rows, 1), context);
+  const int64_t step_pages = pages_for(rows);
+  const int64_t all = seals ? full : pages_for(context);
+  const int64_t peak = window.none() ? all : std::min(all, kept_pages(window, seals) + recent_pages(window) + step_pages);
+  counts.prefill = peak - counts.sealed - (seals ? 0 : counts.open);
+  counts.prefill_open = seals && rows > 1 && context > kPageRows ? 1 : 0;
+  return counts;
+}
+
+}  // namespace
+
+Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& options) {
+  BUTTER_ASSIGN(const auto layout, make_cache_layout(model, options));
+  const bool seals = layout->seals();
+  CachePlan plan;
+  int64_t sealed_page = 0, raw_page = 0;
+  for (const WindowClass& window_class : layout->classes) {
+    if (window_class.layers.empty()) continue;
+    const PageCounts counts = count_pages(window_class.window, options);
+    const BlockLayout& open = seals ? window_class.raw : window_class.sealed;
+    plan.sealed_bytes += counts.sealed * window_class.sealed.bytes;
+    plan.open_bytes += counts.open * open.bytes;
+    plan.pinned_bytes += window_class.pinned.bytes;
+    plan.prefill_bytes += counts.prefill * window_class.sealed.bytes + counts.prefill_open * window_class.raw.bytes;
+    sealed_page += window_class.sealed.bytes;
+    raw_page += window_class.raw.bytes;
+    if (window_class.window.none()) plan.bytes_per_token += window_class.sealed.bytes / kPageRows;
+    for (size_t i = 0; i < window_class.layers.size(); ++i) {
+      const int64_t bytes = counts.sealed * layer_block_bytes(window_class.sealed, i) +
+                            counts.open * layer_block_bytes(open, i) +
+                            (seals ? layer_block_bytes(window_class.pinned, i) : 0);
+      plan.layers.push_back({window_class.layers[i].layer, window_class.window,
+                             (counts.sealed + counts.open) * kPageRows, bytes});
+    }
+  }
+  std::sort(plan.layers.begin(), plan.layers.end(),
+            [](const LayerPlan& a, const LayerPlan& b) { return a.layer < b.layer; });
+  plan.total_bytes = plan.sealed_bytes + plan.open_bytes + plan.pinned_bytes + plan.recurrent_bytes;
+  plan.raw_bytes = plan.total_bytes;
+  if (seals) {
+    CacheOptions raw_options = options;
+    raw_options.scheme.key = raw_options.scheme.value = &raw_format();
+    BUTTER_ASSIGN(const CachePlan raw, plan_caches(model, raw_options));
+    plan.raw_bytes = raw.total_bytes;
+  }
+  if (sealed_page > 0) plan.ratio_sealed = static_cast<double>(raw_page) / static_cast<double>(sealed_page);
+  if (plan.total_bytes > 0) {
+    plan.ratio_at_context = static_cast<double>(plan.raw_bytes) / static_cast<double>(plan.total_bytes);
+  }
+  return plan;
+}
+
+}  // namespace butter

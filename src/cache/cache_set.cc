@@ -1,0 +1,307 @@
+#include "cache/cache_set.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+
+namespace butter {
+
+// The pages of one window class. In a scheme that does not seal, the open page is a page like the others, and
+// filling it makes it a sealed one; else it is a block of its own that is used again for the next page.
+struct CacheSet::ClassPagesOwned {
+  PageTable table;
+  HeldPage open;    // holds rows of page position / 64, if the position is not at its start
+  HeldPage pinned;  // schemes that seal, from the first step on
+
+  // Of the step that was begun.
+  std::vector<HeldPage> leased;  // sealed pages to come, from page table.end() on, then in raw schemes the new open page
+  HeldPage next_open;            // in schemes that seal: where a chunk's last page goes while the first one is read
+
+  // What the view's spans point at.
+  std::vector<std::byte*> kept_bases;
+  std::vector<std::byte*> sealed_bases;
+  std::vector<std::byte*> raw_bases;
+};
+
+namespace {
+
+bool starts_page(int64_t position) { return position % kPageRows == 0; }
+
+}  // namespace
+
+CacheSet::CacheSet(std::shared_ptr<const CacheLayout> layout, std::shared_ptr<PagePool> pool)
+    : layout_(std::move(layout)), pool_(std::move(pool)) {
+  for (const WindowClass& window_class : layout_->classes) {
+    ClassPagesOwned& pages = classes_.emplace_back();
+    pages.table = PageTable(kept_pages(window_class.window, layout_->seals()));
+  }
+  step_views_.resize(classes_.size());
+}
+
+CacheSet::~CacheSet() {
+  if (pool_) release_all();
+}
+
+CacheSet::CacheSet(CacheSet&&) noexcept = default;
+
+CacheSet& CacheSet::operator=(CacheSet&& other) noexcept {
+  if (this == &other) return *this;
+  if (pool_) release_all();
+  layout_ = std::move(other.layout_);
+  pool_ = std::move(other.pool_);
+  position_ = other.position_;
+  step_rows_ = other.step_rows_;
+  classes_ = std::move(other.classes_);
+  step_views_ = std::move(other.step_views_);
+  return *this;
+}
+
+Result<HeldPage> CacheSet::lease(int64_t bytes) {
+  HeldPage page;
+  BUTTER_ASSIGN(page.handle, pool_->lease(bytes));
+  BUTTER_ASSIGN(page.data, pool_->data(page.handle));
+  return page;
+}
+
+void CacheSet::release(HeldPage page, uint64_t fence) {
+  if (page.handle) BUTTER_CHECK(pool_->release(page.handle, fence).has_value());
+}
+
+void CacheSet::release_all() {
+  for (ClassPagesOwned& pages : classes_) {
+    for (const HeldPage& page : pages.table.kept()) release(page, 0);
+    for (const HeldPage& page : pages.table.recent()) release(page, 0);
+    for (const HeldPage& page : pages.leased) release(page, 0);
+    for (const HeldPage& page : {pages.open, pages.pinned, pages.next_open}) release(page, 0);
+  }
+  classes_.clear();
+}
+
+Status CacheSet::begin_step(int rows) {
+  BUTTER_CHECK(rows > 0 && step_rows_ == 0);
+  step_rows_ = rows;
+  for (size_t index = 0; index < classes_.size(); ++index) {
+    if (Status status = begin_class_step(index, rows); !status) {
+      abort_step(0);
+      return status;
+    }
+  }
+  return {};
+}
+
+// Leases a class's pages for positions [position_, position_ + rows) and writes its view.
+Status CacheSet::begin_class_step(size_t index, int rows) {
+  const WindowClass& window_class = layout_->classes[index];
+  ClassPagesOwned& pages = classes_[index];
+  if (window_class.layers.empty()) return {};
+  const bool seals = layout_->seals();
+  const int64_t end = position_ + rows;
+  const int64_t first_page = page_of(position_);
+  const int64_t last_page = page_of(end - 1);
+  const int64_t full_end = page_of(end);  // pages below it are full after the step
+  const bool has_open_rows = !starts_page(position_);
+
+  if (seals && !pages.pinned.handle) {
+    BUTTER_ASSIGN(pages.pinned, lease(window_class.pinned.bytes));
+  }
+  if (seals && !pages.open.handle) {
+    BUTTER_ASSIGN(pages.open, lease(window_class.raw.bytes));
+  }
+  // Sealed pages to be: in raw schemes the rows go straight to them, and the open page is one of them already.
+  const int64_t lease_from = !seals && has_open_rows ? first_page + 1 : first_page;
+  const int64_t lease_end = seals ? full_end : last_page + 1;
+  for (int64_t page = lease_from; page < lease_end; ++page) {
+    BUTTER_ASSIGN(HeldPage held, lease(window_class.sealed.bytes));
+    pages.leased.push_back(held);
+  }
+  // The chunk's last page must not overwrite the open rows that its first page is still read with.
+  const bool crosses = has_open_rows && last_page > first_page && !starts_page(end);
+  if (seals && crosses) {
+    BUTTER_ASSIGN(pages.next_open, lease(window_class.raw.bytes));
+  }
+
+  pages.kept_bases.clear();
+  pages.sealed_bases.clear();
+  pages.raw_bases.clear();
+  for (const HeldPage& page : pages.table.kept()) pages.kept_bases.push_back(page.data);
+  for (const HeldPage& page : pages.table.recent()) pages.sealed_bases.push_back(page.data);
+  if (!seals) {
+    if (has_open_rows) pages.raw_bases.push_back(pages.open.data);
+    for (const HeldPage& page : pages.leased) pages.raw_bases.push_back(page.data);
+    // A full page of the step is read by the pages after it.
+    pages.sealed_bases.insert(pages.sealed_bases.end(), pages.raw_bases.begin(), pages.raw_bases.end());
+  } else {
+    for (const HeldPage& page : pages.leased) pages.sealed_bases.push_back(page.data);
+    for (int64_t page = first_page; page <= last_page; ++page) {
+      std::byte* base = nullptr;  // an inner page: the device's scratch
+      if (page == first_page && has_open_rows) {
+        base = pages.open.data;
+      } else if (page == last_page && !starts_page(end)) {
+        base = crosses ? pages.next_open.data : pages.open.data;
+      }
+      pages.raw_bases.push_back(base);
+    }
+  }
+
+  ClassPages& view = step_views_[index];
+  view.kept = pages.kept_bases;
+  view.sealed = pages.sealed_bases;
+  view.first_sealed = pages.table.recent_begin();
+  view.raw = pages.raw_bases;
+  view.first_raw = first_page;
+  view.pinned = pages.pinned.data;
+  view.sealed_layout = &window_class.sealed;
+  view.raw_layout = &window_class.raw;
+  view.pinned_layout = &window_class.pinned;
+  view.window = window_class.window;
+  return {};
+}
+
+StepSequence CacheSet::step_view(int first_row) const {
+  BUTTER_CHECK(step_rows_ > 0);
+  return StepSequence{first_row, step_rows_, position_, &layout_->options.scheme, step_views_};
+}
+
+void CacheSet::commit_step(uint64_t fence) {
+  BUTTER_CHECK(step_rows_ > 0);
+  const bool seals = layout_->seals();
+  const int64_t end = position_ + step_rows_;
+  const int64_t full_end = page_of(end);
+  for (size_t index = 0; index < classes_.size(); ++index) {
+    ClassPagesOwned& pages = classes_[index];
+    if (layout_->classes[index].layers.empty()) continue;
+    if (!seals && !starts_page(position_) && pages.table.end() < full_end) {
+      pages.table.append(pages.open);
+      pages.open = {};
+    }
+    for (const HeldPage& page : pages.leased) {
+      if (pages.table.end() < full_end) {
+        pages.table.append(page);
+      } else {
+        pages.open = page;
+      }
+    }
+    pages.leased.clear();
+    if (pages.next_open.handle) {
+      release(pages.open, fence);
+      pages.open = pages.next_open;
+      pages.next_open = {};
+    }
+    HeldPage retired;
+    const int64_t first_live = first_live_page(layout_->classes[index].window, end);
+    while (pages.table.retire_below(first_live, &retired)) release(retired, fence);
+  }
+  position_ = end;
+  step_rows_ = 0;
+}
+
+void CacheSet::abort_step(uint64_t fence) {
+  for (ClassPagesOwned& pages : classes_) {
+    for (const HeldPage& page : pages.leased) release(page, fence);
+    pages.leased.clear();
+    release(pages.next_open, fence);
+    pages.next_open = {};
+  }
+  step_rows_ = 0;
+}
+
+// The highest position at or below `target` whose query finds every page that it sees.
+int64_t CacheSet::reachable(int64_t target) const {
+  for (size_t index = 0; index < classes_.size(); ++index) {
+    const PageTable& table = classes_[index].table;
+    if (layout_->classes[index].layers.empty() || page_of(target) <= table.kept_end()) continue;
+    const int64_t needed = std::max(first_live_page(layout_->classes[index].window, target), table.kept_end());
+    if (needed < page_of(target) && needed < table.recent_begin()) return reachable(table.kept_end() * kPageRows);
+  }
+  return target;
+}
+
+Result<int64_t> CacheSet::truncate(int64_t n, uint64_t fence) {
+  BUTTER_CHECK(step_rows_ == 0);
+  if (n < 0 || n > position_) {
+    return fail(StatusCode::kInvalidArgument, "cannot truncate to position {}: the sequence has {}", n, position_);
+  }
+  if (n == position_) return n;
+  const bool in_open_page = page_of(n) == page_of(position_);
+  const int64_t target = reachable(in_open_page ? n : n / kPageRows * kPageRows);
+  for (ClassPagesOwned& pages : classes_) {
+    // In a raw scheme an open page without rows is no page at all; in schemes that seal its block stays.
+    const bool open_is_empty = page_of(target) != page_of(position_) || starts_page(target);
+    if (!layout_->seals() && open_is_empty) {
+      release(pages.open, fence);
+      pages.open = {};
+    }
+    HeldPage cut;
+    while (pages.table.cut_from(page_of(target), &cut)) release(cut, fence);
+  }
+  position_ = target;
+  return target;
+}
+
+Result<CacheSet> CacheSet::fork() const {
+  BUTTER_CHECK(step_rows_ == 0);
+  CacheSet twin(layout_, pool_);
+  twin.position_ = position_;
+  const auto copy = [&](const HeldPage& from, int64_t bytes) -> Result<HeldPage> {
+    if (!from.handle) return HeldPage{};
+    BUTTER_ASSIGN(HeldPage to, twin.lease(bytes));
+    std::memcpy(to.data, from.data, static_cast<size_t>(bytes));
+    return to;
+  };
+  for (size_t index = 0; index < classes_.size(); ++index) {
+    const WindowClass& window_class = layout_->classes[index];
+    const ClassPagesOwned& from = classes_[index];
+    ClassPagesOwned& to = twin.classes_[index];
+    to.table = from.table;
+    for (const auto* run : {&from.table.kept(), &from.table.recent()}) {
+      for (const HeldPage& page : *run) BUTTER_CHECK(pool_->retain(page.handle).has_value());
+    }
+    const int64_t open_bytes = layout_->seals() ? window_class.raw.bytes : window_class.sealed.bytes;
+    BUTTER_ASSIGN(to.open, copy(from.open, open_bytes));
+    BUTTER_ASSIGN(to.pinned, copy(from.pinned, window_class.pinned.bytes));
+  }
+  return twin;
+}
+
+int64_t CacheSet::held_bytes() const {
+  int64_t bytes = 0;
+  for (size_t index = 0; index < classes_.size(); ++index) {
+    const WindowClass& window_class = layout_->classes[index];
+    const ClassPagesOwned& pages = classes_[index];
+    bytes += pages.table.pages_held() * window_class.sealed.bytes;
+    if (pages.open.handle) bytes += layout_->seals() ? window_class.raw.bytes : window_class.sealed.bytes;
+    if (pages.pinned.handle) bytes += window_class.pinned.bytes;
+  }
+  return bytes;
+}
+
+std::vector<LayerCache> CacheSet::layer_caches() const {
+  std::vector<LayerCache> layers(static_cast<size_t>(layout_->layers));
+  for (int i = 0; i < layout_->layers; ++i) layers[static_cast<size_t>(i)].layer = i;
+  for (size_t index = 0; index < classes_.size(); ++index) {
+    const WindowClass& window_class = layout_->classes[index];
+    const ClassPagesOwned& pages = classes_[index];
+    const int64_t open_pages = pages.open.handle ? 1 : 0;
+    for (size_t i = 0; i < window_class.layers.size(); ++i) {
+      const KvLayerShape& shape = window_class.layers[i];
+      LayerCache& layer = layers[static_cast<size_t>(shape.layer)];
+      layer.kv_heads = shape.kv_heads;
+      layer.key_dim = shape.key_dim;
+      layer.value_dim = shape.value_dim;
+      layer.window = window_class.window;
+      layer.rows_held = pages.table.pages_held() * kPageRows + position_ % kPageRows;
+      layer.bytes = pages.table.pages_held() * layer_block_bytes(window_class.sealed, i) +
+                    open_pages * layer_block_bytes(layout_->seals() ? window_class.raw : window_class.sealed, i) +
+                    (pages.pinned.handle ? layer_block_bytes(window_class.pinned, i) : 0);
+    }
+  }
+  return layers;
+}
+
+Result<CacheSet> make_layer_caches(const CacheModel& model, const CacheOptions& options, std::shared_ptr<PagePool> pool) {
+  BUTTER_ASSIGN(auto layout, make_cache_layout(model, options));
+  return CacheSet(std::move(layout), std::move(pool));
+}
+
+}  // namespace butter

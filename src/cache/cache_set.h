@@ -1,0 +1,83 @@
+// CacheSet: what one sequence owns: its pages of every window class, and the only position().
+//
+// A step is a transaction. begin_step() leases every page that the step will write and gives the device its
+// view; commit_step() advances the position, makes full pages sealed and returns those that no later query
+// sees; abort_step() returns the leases and leaves the sequence as it was. Rows of committed positions are
+// never overwritten by a step.
+//
+// Move-only. Not thread-safe: one owner drives a sequence. Its pool must outlive it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cache/cache_layout.h"
+#include "cache/page_pool.h"
+#include "cache/page_table.h"
+#include "kernels/device.h"
+
+namespace butter {
+
+// What inspect and traces say of one layer's cache. A layer without a KV cache has kv_heads 0.
+struct LayerCache {
+  int layer = 0;
+  int kv_heads = 0;
+  int key_dim = 0;
+  int value_dim = 0;
+  Window window;
+  int64_t rows_held = 0;  // positions whose rows are in memory
+  int64_t bytes = 0;
+};
+
+class CacheSet {
+ public:
+  CacheSet(std::shared_ptr<const CacheLayout> layout, std::shared_ptr<PagePool> pool);
+  ~CacheSet();
+  CacheSet(CacheSet&&) noexcept;
+  CacheSet& operator=(CacheSet&&) noexcept;
+
+  const CacheLayout& layout() const { return *layout_; }
+  // Positions fed so far; the next token has this position.
+  int64_t position() const { return position_; }
+
+  // Leases what `rows` more positions need. On failure nothing has changed. One step at a time.
+  Status begin_step(int rows);
+  // The device's view of the step that was begun; valid until it is committed or aborted.
+  StepSequence step_view(int first_row) const;
+  // `fence`: the submission that read and wrote the pages.
+  void commit_step(uint64_t fence);
+  void abort_step(uint64_t fence);
+
+  // Goes back to position n, or to the nearest position below it that can be reached: n where it lies in the
+  // open page, else the page boundary below it, else (where a window has let go of pages that a query there
+  // would see) the end of the pages that were kept. Returns the position reached; feed the rest again.
+  Result<int64_t> truncate(int64_t n, uint64_t fence);
+
+  // A second sequence with the same positions: sealed pages are shared, open rows copied.
+  Result<CacheSet> fork() const;
+
+  // Bytes of the pages that this sequence holds, shared ones counted in full.
+  int64_t held_bytes() const;
+  std::vector<LayerCache> layer_caches() const;
+
+ private:
+  struct ClassPagesOwned;
+
+  Result<HeldPage> lease(int64_t bytes);
+  void release(HeldPage page, uint64_t fence);
+  Status begin_class_step(size_t index, int rows);
+  int64_t reachable(int64_t target) const;
+  void release_all();
+
+  std::shared_ptr<const CacheLayout> layout_;
+  std::shared_ptr<PagePool> pool_;
+  int64_t position_ = 0;
+  int step_rows_ = 0;
+  std::vector<ClassPagesOwned> classes_;
+  std::vector<ClassPages> step_views_;
+};
+
+// A sequence's cache for a model: refuses options that cannot be served (make_cache_layout), leases nothing yet.
+Result<CacheSet> make_layer_caches(const CacheModel& model, const CacheOptions& options, std::shared_ptr<PagePool> pool);
+
+}  // namespace butter

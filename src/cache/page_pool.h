@@ -1,0 +1,104 @@
+// PagePool: the memory of all caches: blocks of any size, leased, shared by count, and reused behind a fence.
+//
+// Blocks of one size form a class. Small blocks share slabs of 2 MiB, large ones are a slab each; a slab is
+// bound to its class while one of its blocks is leased and goes back to the system after. The budget bounds
+// the slabs' bytes. A page's handle names its generation: once the page is released for the last time the
+// handle is stale for ever (generations are 64-bit and never repeat).
+//
+// A released page may still be read by steps in flight: release() names the last submission that reads it,
+// and the page is reused only when the device has completed that one.
+//
+// Thread-safe. Handles are plain values; the pool must outlive its leases.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/status.h"
+
+namespace butter {
+
+struct PageHandle {
+  uint32_t index = 0;
+  uint64_t generation = 0;  // 0: no page
+  explicit operator bool() const { return generation != 0; }
+  bool operator==(const PageHandle&) const = default;
+};
+
+class PagePool {
+ public:
+  static constexpr int64_t kSlabBytes = int64_t{2} << 20;
+
+  // What the pool needs of a device: memory, and the number of the last submission that has finished.
+  struct Hooks {
+    std::function<Result<Buffer>(int64_t bytes)> allocate;
+    std::function<uint64_t()> completed;
+  };
+
+  PagePool(int64_t budget_bytes, Hooks hooks);
+  ~PagePool();
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  // A block of this many bytes with a count of one. kOutOfMemory, with the figures, when the budget is spent.
+  Result<PageHandle> lease(int64_t block_bytes);
+  // One more owner.
+  Status retain(PageHandle page);
+  // One owner less. `fence`: the last submission that may read the page (0: none does).
+  Status release(PageHandle page, uint64_t fence);
+  // Where the block is; kStale for a handle whose page was released.
+  Result<std::byte*> data(PageHandle page) const;
+  // Owners of a page; 0 for a stale handle.
+  int owners(PageHandle page) const;
+
+  int64_t budget_bytes() const { return budget_bytes_; }
+  // Bytes of blocks that have an owner.
+  int64_t leased_bytes() const;
+  // Bytes of blocks that wait for a fence.
+  int64_t pending_bytes() const;
+  // Bytes of slabs held, leased or not.
+  int64_t slab_bytes() const;
+  // The most bytes that were leased at once since the pool was made or reset_peak() was called.
+  int64_t peak_leased_bytes() const;
+  void reset_peak();
+  // Blocks of `block_bytes` that could be leased now without going over the budget.
+  int64_t free_blocks(int64_t block_bytes) const;
+
+ private:
+  struct Slab;
+  struct Page {
+    Slab* slab = nullptr;
+    std::byte* data = nullptr;
+    uint64_t generation = 0;
+    int owners = 0;
+    uint64_t fence = 0;
+  };
+
+  static int64_t blocks_per_slab(int64_t block_bytes);
+  static int64_t slab_size(int64_t block_bytes);
+  Page* find(PageHandle page);
+  const Page* find(PageHandle page) const;
+  Result<Slab*> slab_with_room(int64_t block_bytes);
+  void free_page(uint32_t index);
+  void collect_pending();
+
+  const int64_t budget_bytes_;
+  const Hooks hooks_;
+  mutable std::mutex mutex_;
+  std::vector<Page> pages_;
+  std::vector<uint32_t> unused_indices_;
+  std::vector<uint32_t> pending_;
+  std::map<int64_t, std::vector<std::unique_ptr<Slab>>> classes_;  // by block bytes
+  uint64_t next_generation_ = 1;
+  int64_t leased_bytes_ = 0;
+  int64_t pending_bytes_ = 0;
+  int64_t slab_bytes_ = 0;
+  int64_t peak_leased_bytes_ = 0;
+};
+
+}  // namespace butter

@@ -1,0 +1,264 @@
+#include "families/dense.h"
+
+#include <cmath>
+
+#include "families/rope.h"
+#include "families/tensor_names.h"
+
+namespace butter {
+namespace {
+
+// Bounds of what a configuration may say; far beyond any model, far below what would overflow.
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxWidth = 1 << 20;
+constexpr int64_t kMaxVocabulary = 1 << 24;
+constexpr int64_t kMaxPositions = int64_t{1} << 31;
+
+Result<int> require_small(const Attributes& config, const std::string& key, int64_t max) {
+  BUTTER_ASSIGN(const int64_t value, config.require_int(key, 1, max));
+  return static_cast<int>(value);
+}
+
+Result<int> require_small_or(const Attributes& config, const std::string& key, int64_t otherwise, int64_t max) {
+  BUTTER_ASSIGN(const int64_t value, config.require_int_or(key, otherwise, 1, max));
+  return static_cast<int>(value);
+}
+
+Status check_heads(const DenseConfig& config, const Attributes& attributes) {
+  if (config.head_dim < 1 || config.head_dim > 1024) {
+    return fail(StatusCode::kCorrupt, "{}: heads of {} values (hidden size {}, {} heads); 1 to 1024 are expected",
+                attributes.source(), config.head_dim, config.hidden, config.heads);
+  }
+  if (config.heads % config.kv_heads != 0) {
+    return fail(StatusCode::kCorrupt, "{}: {} query heads and {} KV heads; a multiple is expected", attributes.source(),
+                config.heads, config.kv_heads);
+  }
+  if (int64_t{config.heads} * config.head_dim > kMaxWidth) {
+    return fail(StatusCode::kCorrupt, "{}: {} heads of {} values; at most {} values in all are expected",
+                attributes.source(), config.heads, config.head_dim, kMaxWidth);
+  }
+  return {};
+}
+
+// Head width where no key states it.
+Result<int> default_head_dim(const DenseConfig& config, const DenseDefaults& defaults, const Attributes& attributes) {
+  if (defaults.head_dim > 0) return defaults.head_dim;
+  if (config.hidden % config.heads != 0) {
+    return fail(StatusCode::kCorrupt, "{}: the hidden size {} is not a multiple of the {} heads", attributes.source(),
+                config.hidden, config.heads);
+  }
+  return config.hidden / config.heads;
+}
+
+Result<Activation> read_activation(const Attributes& attributes) {
+  BUTTER_ASSIGN(const std::string name, attributes.get_string_or("hidden_act", "silu"));
+  if (name == "silu" || name == "swish") return Activation::kSilu;
+  if (name == "gelu") return Activation::kGelu;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::kGeluTanh;
+  return fail(StatusCode::kUnsupported, "hidden_act is \"{}\"; silu, gelu, gelu_pytorch_tanh and gelu_new are supported",
+              name);
+}
+
+Result<DenseConfig> read_hf(const FamilySource& source, const DenseDefaults& defaults) {
+  const Attributes& attributes = source.config;
+  DenseConfig config;
+  BUTTER_ASSIGN(config.hidden, require_small(attributes, "hidden_size", kMaxWidth));
+  BUTTER_ASSIGN(config.layers, require_small(attributes, "num_hidden_layers", kMaxLayers));
+  BUTTER_ASSIGN(config.heads, require_small(attributes, "num_attention_heads", kMaxWidth));
+  const int kv_heads = defaults.kv_heads > 0 ? defaults.kv_heads : config.heads;
+  BUTTER_ASSIGN(config.kv_heads, require_small_or(attributes, "num_key_value_heads", kv_heads, kMaxWidth));
+  if (attributes.kind("head_dim") == AttributeKind::kAbsent) {
+    BUTTER_ASSIGN(config.head_dim, default_head_dim(config, defaults, attributes));
+  } else {
+    BUTTER_ASSIGN(config.head_dim, require_small(attributes, "head_dim", kMaxWidth));
+  }
+  BUTTER_TRY(check_heads(config, attributes));
+  BUTTER_ASSIGN(config.ffn, require_small(attributes, "intermediate_size", kMaxWidth));
+  BUTTER_ASSIGN(config.vocabulary, require_small(attributes, "vocab_size", kMaxVocabulary));
+  BUTTER_ASSIGN(config.max_positions, attributes.require_int_or("max_position_embeddings", 2048, 1, kMaxPositions));
+  BUTTER_ASSIGN(const double eps, attributes.require_float_or("rms_norm_eps", defaults.norm_eps, 0, 1));
+  config.norm_eps = static_cast<float>(eps);
+  BUTTER_ASSIGN(config.activation, read_activation(attributes));
+  BUTTER_ASSIGN(config.tied, attributes.get_bool_or("tie_word_embeddings", defaults.tied));
+  BUTTER_ASSIGN(config.rope, read_hf_rope(attributes, config.head_dim, defaults.rope_theta, config.max_positions));
+  return config;
+}
+
+// Rows of the embedding: the vocabulary, whatever the metadata say (files are padded or cut).
+Result<int> gguf_vocabulary(const FamilySource& source, const std::string& prefix) {
+  const TensorView* embedding =
+      source.checkpoint ? source.checkpoint->find_tensor("token_embd.weight") : nullptr;
+  if (embedding == nullptr) return require_small(source.config, prefix + "vocab_size", kMaxVocabulary);
+  if (embedding->shape.rank() != 2 || embedding->shape[0] < 1 || embedding->shape[0] > kMaxVocabulary) {
+    return fail(StatusCode::kCorrupt, "token_embd.weight is {}; 1 to {} rows are expected", embedding->shape.to_string(),
+                kMaxVocabulary);
+  }
+  return static_cast<int>(embedding->shape[0]);
+}
+
+Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& defaults) {
+  const Attributes& attributes = source.config;
+  const std::string prefix = source.model_type + ".";
+  DenseConfig config;
+  BUTTER_ASSIGN(config.hidden, require_small(attributes, prefix + "embedding_length", kMaxWidth));
+  BUTTER_ASSIGN(config.layers, require_small(attributes, prefix + "block_count", kMaxLayers));
+  BUTTER_ASSIGN(config.heads, require_small(attributes, prefix + "attention.head_count", kMaxWidth));
+  BUTTER_ASSIGN(config.kv_heads,
+                require_small_or(attributes, prefix + "attention.head_count_kv", config.heads, kMaxWidth));
+  const std::string head_dim_key = prefix + "attention.key_length";
+  if (attributes.kind(head_dim_key) == AttributeKind::kAbsent) {
+    DenseDefaults without_number = defaults;
+    without_number.head_dim = 0;
+    BUTTER_ASSIGN(config.head_dim, default_head_dim(config, without_number, attributes));
+  } else {
+    BUTTER_ASSIGN(config.head_dim, require_small(attributes, head_dim_key, kMaxWidth));
+  }
+  BUTTER_TRY(check_heads(config, attributes));
+  BUTTER_ASSIGN(config.ffn, require_small(attributes, prefix + "feed_forward_length", kMaxWidth));
+  BUTTER_ASSIGN(config.vocabulary, gguf_vocabulary(source, prefix));
+  BUTTER_ASSIGN(config.max_positions, attributes.require_int_or(prefix + "context_length", 2048, 1, kMaxPositions));
+  BUTTER_ASSIGN(const double eps, attributes.require_float_or(prefix + "attention.layer_norm_rms_epsilon",
+                                                              defaults.norm_eps, 0, 1));
+  config.norm_eps = static_cast<float>(eps);
+  config.tied = !source.has_tensor("output.weight");
+  BUTTER_ASSIGN(config.rope, read_gguf_rope(source, prefix, config.head_dim, defaults.rope_theta));
+  return config;
+}
+
+// Names, shapes and traits of one file, put together layer by layer.
+class SpecBuilder {
+ public:
+  SpecBuilder(const FamilySource& source, const DenseConfig& config) : source_(source), config_(config) {}
+
+  ModelSpec build() const {
+    ModelSpec spec;
+    spec.vocabulary = config_.vocabulary;
+    spec.hidden = config_.hidden;
+    spec.max_positions = config_.max_positions;
+    spec.embedding = weight(TensorRole::kEmbedding, -1, Shape{config_.vocabulary, config_.hidden});
+    if (!tied()) spec.head = weight(TensorRole::kHead, -1, Shape{config_.vocabulary, config_.hidden});
+    spec.final_norm = norm(TensorRole::kFinalNorm, -1, config_.hidden);
+    spec.rope_tables = {config_.rope};
+    for (int layer = 0; layer < config_.layers; ++layer) spec.layers.push_back(layer_spec(layer));
+    spec.kv_dtype = kv_dtype(spec.embedding);
+    return spec;
+  }
+
+ private:
+  // A flag that says untied does not hold where there is no head tensor.
+  bool tied() const {
+    const std::string head = tensor_name(source_.format, TensorRole::kHead) + ".weight";
+    return config_.tied || (source_.checkpoint != nullptr && !source_.has_tensor(head));
+  }
+
+  // Raw rows in the checkpoint's own 16-bit type; fp16 where it has none.
+  DType kv_dtype(const TensorRef& embedding) const {
+    const TensorView* view = source_.checkpoint ? source_.checkpoint->find_tensor(embedding.name) : nullptr;
+    return view != nullptr && view->dtype == DType::kBF16 ? DType::kBF16 : DType::kF16;
+  }
+
+  TensorRef weight(TensorRole role, int layer, Shape shape, const char* suffix = ".weight") const {
+    return TensorRef{tensor_name(source_.format, role, layer) + suffix, shape, 0};
+  }
+
+  NormSpec norm(TensorRole role, int layer, int width) const {
+    return NormSpec{weight(role, layer, Shape{width}), config_.norm_eps, false};
+  }
+
+  LinearSpec linear(TensorRole role, int layer, int out, int in, bool bias) const {
+    LinearSpec spec{weight(role, layer, Shape{out, in}), std::nullopt};
+    if (bias) spec.bias = weight(role, layer, Shape{out}, ".bias");
+    return spec;
+  }
+
+  // q or k: rows may be permuted, and their bias with them.
+  LinearSpec rotated_linear(TensorRole role, int layer, int heads) const {
+    LinearSpec spec = linear(role, layer, heads * config_.head_dim, config_.hidden, config_.qkv_bias);
+    if (config_.permuted_qk) {
+      spec.weight.permuted_heads = heads;
+      if (spec.bias) spec.bias->permuted_heads = heads;
+    }
+    return spec;
+  }
+
+  LayerSpec layer_spec(int layer) const {
+    LayerSpec spec;
+    spec.pre_norm = norm(TensorRole::kPreNorm, layer, config_.hidden);
+    spec.mixer = attention(layer);
+    spec.ffn_norm = norm(TensorRole::kFfnNorm, layer, config_.hidden);
+    spec.ffn = ffn(layer);
+    return spec;
+  }
+
+  AttentionSpec attention(int layer) const {
+    AttentionSpec spec;
+    spec.heads = config_.heads;
+    spec.kv_heads = config_.kv_heads;
+    spec.head_dim = config_.head_dim;
+    const int kv_width = config_.kv_heads * config_.head_dim;
+    spec.q = rotated_linear(TensorRole::kQ, layer, config_.heads);
+    spec.k = rotated_linear(TensorRole::kK, layer, config_.kv_heads);
+    spec.v = linear(TensorRole::kV, layer, kv_width, config_.hidden, config_.qkv_bias);
+    spec.o = linear(TensorRole::kO, layer, config_.hidden, config_.heads * config_.head_dim, config_.o_bias);
+    if (config_.qk_norm) {
+      spec.q_norm = norm(TensorRole::kQNorm, layer, config_.head_dim);
+      spec.k_norm = norm(TensorRole::kKNorm, layer, config_.head_dim);
+    }
+    spec.rope_table = 0;
+    spec.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+    if (!config_.windows.empty()) spec.window = config_.windows[static_cast<size_t>(layer)];
+    return spec;
+  }
+
+  GatedFfnSpec ffn(int layer) const {
+    GatedFfnSpec spec;
+    spec.width = config_.ffn;
+    spec.activation = config_.activation;
+    spec.gate = linear(TensorRole::kGate, layer, config_.ffn, config_.hidden, config_.mlp_bias);
+    spec.up = linear(TensorRole::kUp, layer, config_.ffn, config_.hidden, config_.mlp_bias);
+    spec.down = linear(TensorRole::kDown, layer, config_.hidden, config_.ffn, config_.mlp_bias);
+    return spec;
+  }
+
+  const FamilySource& source_;
+  const DenseConfig& config_;
+};
+
+}  // namespace
+
+Result<DenseConfig> read_dense(const FamilySource& source, const DenseDefaults& defaults) {
+  return source.gguf() ? read_gguf(source, defaults) : read_hf(source, defaults);
+}
+
+Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config) {
+  return SpecBuilder(source, config).build();
+}
+
+Result<std::vector<Window>> read_optional_windows(const FamilySource& source, int layers) {
+  std::vector<Window> windows(static_cast<size_t>(layers));
+  if (source.gguf()) return windows;
+  const Attributes& attributes = source.config;
+  BUTTER_ASSIGN(const bool use, attributes.get_bool_or("use_sliding_window", false));
+  if (!use || attributes.kind("sliding_window") == AttributeKind::kAbsent) return windows;
+  BUTTER_ASSIGN(const int64_t width, attributes.require_int("sliding_window", 1, kMaxPositions));
+  if (attributes.kind("layer_types") != AttributeKind::kAbsent) {
+    BUTTER_ASSIGN(const auto types, attributes.get_strings("layer_types"));
+    if (static_cast<int>(types.size()) != layers) {
+      return fail(StatusCode::kCorrupt, "layer_types has {} entries; {}, one a layer, are expected", types.size(), layers);
+    }
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (types[i] == "sliding_attention") {
+        windows[i] = Window{width, 0};
+      } else if (types[i] != "full_attention") {
+        return fail(StatusCode::kUnsupported, "layer_types[{}] is \"{}\"; full_attention or sliding_attention is expected",
+                    i, types[i]);
+      }
+    }
+    return windows;
+  }
+  BUTTER_ASSIGN(const int64_t first, attributes.require_int_or("max_window_layers", 28, 0, kMaxLayers));
+  for (int64_t i = first; i < layers; ++i) windows[static_cast<size_t>(i)] = Window{width, 0};
+  return windows;
+}
+
+}  // namespace butter

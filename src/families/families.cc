@@ -1,0 +1,93 @@
+// The table of families, and how a checkpoint finds its row.
+#include <algorithm>
+#include <cstring>
+
+#include "families/family.h"
+#include "families/llama.h"
+#include "families/qwen.h"
+
+namespace butter {
+namespace {
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> table = {
+      {"llama", {"llama"}, {"LlamaForCausalLM"}, {"llama"}, llama_spec},
+      {"mistral", {"mistral"}, {"MistralForCausalLM"}, {"mistral3"}, mistral_spec},
+      {"qwen2", {"qwen2"}, {"Qwen2ForCausalLM"}, {"qwen2"}, qwen2_spec},
+      {"qwen3", {"qwen3"}, {"Qwen3ForCausalLM"}, {"qwen3"}, qwen3_spec},
+  };
+  return table;
+}
+
+std::string family_names() {
+  std::string names;
+  for (const Family& family : families()) names += (names.empty() ? "" : ", ") + std::string(family.name);
+  return names;
+}
+
+const Family* find_family(const std::vector<const char*> Family::*selectors, std::string_view name) {
+  for (const Family& family : families()) {
+    for (const char* selector : family.*selectors) {
+      if (name == selector) return &family;
+    }
+  }
+  return nullptr;
+}
+
+// config.json: model_type, then architectures[0]; the text model's object in multimodal wrappers (families.md 3.1).
+Result<const Family*> select_from_config(FamilySource& source) {
+  const Attributes outer = source.config;
+  for (const char* key : {"text_config", "llm_config"}) {
+    if (outer.kind(key) == AttributeKind::kObject) {
+      BUTTER_ASSIGN(source.config, outer.get_object(key));
+      break;
+    }
+  }
+  BUTTER_ASSIGN(source.model_type, source.config.get_string_or("model_type", ""));
+  if (const Family* family = find_family(&Family::model_types, source.model_type)) return family;
+  std::string architecture;
+  if (outer.kind("architectures") != AttributeKind::kAbsent) {
+    BUTTER_ASSIGN(const auto architectures, outer.get_strings("architectures"));
+    if (!architectures.empty()) architecture = architectures[0];
+  }
+  if (const Family* family = find_family(&Family::architectures, architecture)) return family;
+  return fail(StatusCode::kUnsupported, "config.json has model_type \"{}\" and architecture \"{}\"; Butter knows {}",
+              source.model_type, architecture, family_names());
+}
+
+Result<const Family*> select_from_gguf(FamilySource& source) {
+  BUTTER_ASSIGN(const std::string_view architecture, source.config.get_string("general.architecture"));
+  source.model_type = architecture;
+  if (const Family* family = find_family(&Family::gguf_architectures, architecture)) return family;
+  return fail(StatusCode::kUnsupported, "general.architecture is \"{}\"; Butter knows {}", architecture, family_names());
+}
+
+Result<ModelSpec> make_spec(FamilySource source) {
+  BUTTER_ASSIGN(const Family* family, source.gguf() ? select_from_gguf(source) : select_from_config(source));
+  BUTTER_ASSIGN(ModelSpec spec, family->make_spec(source));
+  spec.family = family->name;
+  return spec;
+}
+
+}  // namespace
+
+bool FamilySource::has_tensor(std::string_view name) const {
+  return checkpoint != nullptr && checkpoint->find_tensor(name) != nullptr;
+}
+
+Result<ModelSpec> make_model_spec(const Checkpoint& checkpoint) {
+  FamilySource source;
+  source.format = checkpoint.format();
+  source.config = checkpoint.config();
+  source.checkpoint = &checkpoint;
+  return make_spec(std::move(source));
+}
+
+Result<ModelSpec> make_model_spec(CheckpointFormat format, const Attributes& config) {
+  FamilySource source;
+  source.format = format;
+  source.config = config;
+  return make_spec(std::move(source));
+}
+
+}  // namespace butter

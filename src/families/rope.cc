@@ -1,0 +1,185 @@
+#include "families/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/dequantise.h"
+
+namespace butter {
+namespace {
+
+constexpr double kMaxTheta = 1e15;
+
+std::vector<double> plain_inv_freq(double theta, int rotary) {
+  std::vector<double> inv_freq(static_cast<size_t>(rotary / 2));
+  for (size_t i = 0; i < inv_freq.size(); ++i) inv_freq[i] = std::pow(theta, -2.0 * static_cast<double>(i) / rotary);
+  return inv_freq;
+}
+
+Status check_rotary(int rotary, int head_dim, const std::string& where) {
+  if (rotary < 2 || rotary > head_dim || rotary % 2 != 0) {
+    return fail(StatusCode::kCorrupt, "{}: the rotary width is {}; an even number from 2 to the head width {} is expected",
+                where, rotary, head_dim);
+  }
+  return {};
+}
+
+// Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, those between blended.
+Status apply_llama3(const Attributes& scaling, RopeTable& table) {
+  BUTTER_ASSIGN(const double factor, scaling.require_float("factor", 1e-6, 1e6));
+  BUTTER_ASSIGN(const double low, scaling.require_float_or("low_freq_factor", 1, 1e-6, 1e6));
+  BUTTER_ASSIGN(const double high, scaling.require_float_or("high_freq_factor", 4, 1e-6, 1e6));
+  BUTTER_ASSIGN(const double original, scaling.require_float_or("original_max_position_embeddings", 8192, 1, 1e12));
+  if (high <= low) {
+    return fail(StatusCode::kCorrupt, "{} is {}; more than low_freq_factor {} is expected",
+                scaling.full_name("high_freq_factor"), high, low);
+  }
+  for (double& inv : table.inv_freq) {
+    const double wavelength = 2 * std::numbers::pi / inv;
+    if (wavelength > original / low) {
+      inv /= factor;
+    } else if (wavelength >= original / high) {
+      const double smooth = (original / wavelength - low) / (high - low);
+      inv = (1 - smooth) * inv / factor + smooth * inv;
+    }
+  }
+  return {};
+}
+
+struct YarnParameters {
+  double theta = 0;
+  double factor = 1;
+  double original = 0;  // positions the model was trained for
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool truncate = true;
+};
+
+// YaRN (Peng et al. 2023): a ramp over pairs from kept to divided frequencies.
+void apply_yarn(const YarnParameters& yarn, RopeTable& table) {
+  const double rotary = 2.0 * static_cast<double>(table.inv_freq.size());
+  const auto correction = [&](double rotations) {
+    return rotary * std::log(yarn.original / (2 * std::numbers::pi * rotations)) / (2 * std::log(yarn.theta));
+  };
+  double low = correction(yarn.beta_fast), high = correction(yarn.beta_slow);
+  if (yarn.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, rotary - 1);
+  if (low == high) high += 0.001;
+  for (size_t i = 0; i < table.inv_freq.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    table.inv_freq[i] = table.inv_freq[i] / yarn.factor * ramp + table.inv_freq[i] * (1 - ramp);
+  }
+}
+
+double yarn_mscale(double factor, double multiplier) {
+  return factor <= 1 ? 1 : 0.1 * multiplier * std::log(factor) + 1;
+}
+
+Status read_hf_yarn(const Attributes& scaling, double theta, int64_t max_positions, RopeTable& table) {
+  YarnParameters yarn;
+  yarn.theta = theta;
+  BUTTER_ASSIGN(yarn.factor, scaling.require_float("factor", 1e-6, 1e6));
+  BUTTER_ASSIGN(yarn.original, scaling.require_float_or("original_max_position_embeddings",
+                                                        static_cast<double>(max_positions), 1, 1e12));
+  BUTTER_ASSIGN(yarn.beta_fast, scaling.require_float_or("beta_fast", 32, 1e-6, 1e6));
+  BUTTER_ASSIGN(yarn.beta_slow, scaling.require_float_or("beta_slow", 1, 1e-6, 1e6));
+  BUTTER_ASSIGN(yarn.truncate, scaling.get_bool_or("truncate", true));
+  apply_yarn(yarn, table);
+  const bool both = scaling.has("mscale") && scaling.has("mscale_all_dim");
+  BUTTER_ASSIGN(const double mscale, scaling.require_float_or("mscale", 1, 0, 1e6));
+  BUTTER_ASSIGN(const double mscale_all, scaling.require_float_or("mscale_all_dim", 1, 0, 1e6));
+  const double amplitude = both ? yarn_mscale(yarn.factor, mscale) / yarn_mscale(yarn.factor, mscale_all)
+                                : yarn_mscale(yarn.factor, 1);
+  BUTTER_ASSIGN(const double stated, scaling.require_float_or("attention_factor", amplitude, 1e-6, 1e6));
+  table.amplitude = static_cast<float>(stated);
+  return {};
+}
+
+}  // namespace
+
+Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double default_theta, int64_t max_positions) {
+  Attributes scaling;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (config.kind(key) != AttributeKind::kAbsent) {
+      BUTTER_ASSIGN(scaling, config.get_object(key));
+      break;
+    }
+  }
+  BUTTER_ASSIGN(const double outer_theta, config.require_float_or("rope_theta", default_theta, 1e-3, kMaxTheta));
+  BUTTER_ASSIGN(const double theta, scaling.require_float_or("rope_theta", outer_theta, 1e-3, kMaxTheta));
+  BUTTER_ASSIGN(const double outer_partial, config.require_float_or("partial_rotary_factor", 1, 0, 1));
+  BUTTER_ASSIGN(const double partial, scaling.require_float_or("partial_rotary_factor", outer_partial, 0, 1));
+  const int rotary = static_cast<int>(head_dim * partial);
+  BUTTER_TRY(check_rotary(rotary, head_dim, config.source()));
+
+  RopeTable table;
+  table.inv_freq = plain_inv_freq(theta, rotary);
+  BUTTER_ASSIGN(const std::string older_type, scaling.get_string_or("type", "default"));
+  BUTTER_ASSIGN(const std::string type, scaling.get_string_or("rope_type", older_type));
+  if (type == "default" || type == "mrope") return table;
+  if (type == "linear") {
+    BUTTER_ASSIGN(const double factor, scaling.require_float("factor", 1e-6, 1e6));
+    for (double& inv : table.inv_freq) inv /= factor;
+    return table;
+  }
+  if (type == "llama3") {
+    BUTTER_TRY(apply_llama3(scaling, table));
+    return table;
+  }
+  if (type == "yarn") {
+    BUTTER_TRY(read_hf_yarn(scaling, theta, max_positions, table));
+    return table;
+  }
+  return fail(StatusCode::kUnsupported, "{} is \"{}\"; default, linear, llama3 and yarn are supported",
+              scaling.full_name("rope_type"), type);
+}
+
+Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& prefix, int head_dim,
+                                 double default_theta) {
+  const Attributes& config = source.config;
+  BUTTER_ASSIGN(const double theta, config.require_float_or(prefix + "rope.freq_base", default_theta, 1e-3, kMaxTheta));
+  BUTTER_ASSIGN(const int64_t rotary, config.require_int_or(prefix + "rope.dimension_count", head_dim, 0, 1 << 20));
+  BUTTER_TRY(check_rotary(static_cast<int>(rotary), head_dim, prefix + "rope.dimension_count"));
+  RopeTable table;
+  table.inv_freq = plain_inv_freq(theta, static_cast<int>(rotary));
+
+  BUTTER_ASSIGN(const std::string type, config.get_string_or(prefix + "rope.scaling.type", "none"));
+  BUTTER_ASSIGN(const double factor, config.require_float_or(prefix + "rope.scaling.factor", 1, 1e-6, 1e6));
+  if (type == "linear") {
+    for (double& inv : table.inv_freq) inv /= factor;
+  } else if (type == "yarn") {
+    YarnParameters yarn;
+    yarn.theta = theta;
+    yarn.factor = factor;
+    BUTTER_ASSIGN(const double context, config.require_float_or(prefix + "context_length", 2048, 1, 1e12));
+    BUTTER_ASSIGN(yarn.original,
+                  config.require_float_or(prefix + "rope.scaling.original_context_length", context, 1, 1e12));
+    apply_yarn(yarn, table);
+    BUTTER_ASSIGN(const double amplitude,
+                  config.require_float_or(prefix + "rope.scaling.attn_factor", yarn_mscale(factor, 1), 1e-6, 1e6));
+    table.amplitude = static_cast<float>(amplitude);
+  } else if (type != "none") {
+    return fail(StatusCode::kUnsupported, "{}rope.scaling.type is \"{}\"; none, linear and yarn are supported", prefix, type);
+  }
+
+  const TensorView* divisors = source.checkpoint ? source.checkpoint->find_tensor("rope_freqs.weight") : nullptr;
+  if (divisors == nullptr) return table;
+  const auto pairs = static_cast<int64_t>(table.inv_freq.size());
+  BUTTER_ASSIGN(const TensorView view, source.checkpoint->require_tensor("rope_freqs.weight", Shape{pairs}));
+  std::vector<float> values(table.inv_freq.size());
+  dequantise_row(view.dtype, view.data, pairs, values.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!(values[i] > 0)) {
+      return fail(StatusCode::kCorrupt, "rope_freqs.weight[{}] is {}; a positive number is expected", i, values[i]);
+    }
+    table.inv_freq[i] /= values[i];
+  }
+  return table;
+}
+
+}  // namespace butter

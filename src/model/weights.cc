@@ -1,0 +1,55 @@
+#include "model/weights.h"
+
+#include <cstring>
+
+#include "core/check.h"
+
+namespace butter {
+
+WeightLoader::WeightLoader(Checkpoint& checkpoint, Device& device, Progress progress)
+    : checkpoint_(checkpoint), device_(device), progress_(std::move(progress)) {}
+
+// Rows back in the order of two halves: old row s·D/2 + i = stored row 2i + s, head by head. Whole rows move, so
+// any type can be reordered.
+Result<TensorView> WeightLoader::unpermute(const TensorRef& ref, const TensorView& stored) {
+  const bool is_vector = stored.shape.rank() == 1;
+  const int64_t rows = is_vector ? stored.columns() : stored.rows();
+  const int64_t row_bytes = is_vector ? dtype_info(stored.dtype).block_bytes : stored.row_bytes();
+  const int64_t head_rows = rows / ref.permuted_heads;
+  BUTTER_CHECK(rows % ref.permuted_heads == 0 && head_rows % 2 == 0 && !(is_vector && dtype_info(stored.dtype).quantised));
+  BUTTER_ASSIGN(Buffer buffer, Buffer::allocate(rows * row_bytes));
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t head = row / head_rows, within = row % head_rows;
+    const int64_t half = within / (head_rows / 2), pair = within % (head_rows / 2);
+    const int64_t from = head * head_rows + 2 * pair + half;
+    std::memcpy(buffer.data() + row * row_bytes, stored.data + from * row_bytes, static_cast<size_t>(row_bytes));
+  }
+  TensorView view = stored;
+  view.data = buffer.data();
+  buffers_.push_back(std::move(buffer));
+  return view;
+}
+
+Result<WeightId> WeightLoader::load(const TensorRef& ref, LoadFn load_on_device) {
+  if (const auto known = handles_.find(ref.name); known != handles_.end()) return known->second;
+  BUTTER_ASSIGN(const TensorView stored, checkpoint_.require_tensor(ref.name, ref.shape));
+  const bool permuted = ref.permuted_heads > 0;
+  TensorView view = stored;
+  if (permuted) {
+    BUTTER_ASSIGN(view, unpermute(ref, stored));
+  }
+  BUTTER_ASSIGN(const Device::LoadedWeight weight, (device_.*load_on_device)(ref.name, view));
+  if (permuted && weight.copied) buffers_.pop_back();
+  if (weight.copied || permuted) checkpoint_.release_pages(stored);
+  BUTTER_TRY(checkpoint_.check_undamaged());
+  done_bytes_ += stored.bytes();
+  if (progress_) progress_(done_bytes_);
+  handles_[ref.name] = weight.id;
+  return weight.id;
+}
+
+Result<WeightId> WeightLoader::linear(const TensorRef& ref) { return load(ref, &Device::load_linear); }
+
+Result<WeightId> WeightLoader::vector(const TensorRef& ref) { return load(ref, &Device::load_vector); }
+
+}  // namespace butter
