@@ -77,7 +77,7 @@ Result<Attributes> read_config(const std::string& weights_path) {
   }
   if (!text) return fail(text.error());
   auto config = Attributes::parse_json(*text, kConfig);
-  if (!config) return fail(config.error().within(printable(path, 500)));
+  if (!config) return fail(config.error().within(printable(beside(weights_path, ""), 500)));
   return config;
 }
 

@@ -168,6 +168,8 @@ Result<Attributes> Attributes::parse_json(std::string_view text, const std::stri
     return fail(StatusCode::kLimit, "{} has {} bytes; at most {} are expected", source, text.size(),
                 limits.max_bytes);
   }
+  // The parser takes a NUL for the end of the text.
+  if (text.find('\0') != text.npos) return fail(StatusCode::kCorrupt, "{}: a NUL byte is not JSON", source);
   auto document = std::make_shared<AttributeDocument>();
   document->source = source;
   const std::string plain = without_bare_floats(text);
