@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Writes the seeds of fuzz_gguf, fuzz_safetensors and fuzz_config: small files that reach every branch.
+
+Needs nothing but Python:   python generate.py
+"""
+
+import json
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).parent
+U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
+PACK = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", I64: "q", F64: "d"}
+# Tensor types: id, elements and bytes of a block.
+TENSOR_TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "BF16": (30, 1, 2), "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20),
+                "Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144), "Q6_K": (14, 256, 210)}
+
+
+def write(target, name, data):
+    folder = HERE / target
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def text(value):
+    raw = value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def value(kind, item):
+    if kind == STRING:
+        return text(item)
+    if kind == ARRAY:
+        element, items = item
+        return struct.pack("<IQ", element, len(items)) + b"".join(value(element, i) for i in items)
+    return struct.pack("<" + PACK[kind], item)
+
+
+def gguf(keys, tensors, alignment=32, version=3):
+    out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
+    for name, kind, item in keys:
+        out += text(name) + struct.pack("<I", kind) + value(kind, item)
+    data = b""
+    for name, kind, dims in tensors:
+        number, block_elements, block_bytes = TENSOR_TYPES[kind]
+        elements = 1
+        for dim in dims:
+            elements *= dim
+        out += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, number, len(data))
+        data += bytes(elements // block_elements * block_bytes)
+        data += bytes(-len(data) % alignment)
+    return out + bytes(-len(out) % alignment) + data
+
+
+def gguf_seeds():
+    numbers = [(f"n{kind}", kind, 1) for kind in PACK]
+    arrays = [(f"a{kind}", ARRAY, (kind, [0, 1])) for kind in PACK]
+    write("gguf", "empty", gguf([], []))
+    write("gguf", "numbers", gguf(numbers, []))
+    write("gguf", "arrays", gguf(arrays, []))
+    write("gguf", "nested", gguf([("n", ARRAY, (ARRAY, [(U8, [1]), (STRING, ["a", ""])]))], []))
+    write("gguf", "tokens", gguf([("tokenizer.ggml.tokens", ARRAY, (STRING, ["a", "", "\u0120b"]))], []))
+    write("gguf", "alignment", gguf([("general.alignment", U32, 8)], [("w", "F32", [1]), ("v", "F16", [2])], 8))
+    write("gguf", "tensors", gguf([("general.architecture", STRING, "llama")],
+                                  [(name, name, [256]) for name in TENSOR_TYPES]))
+    write("gguf", "ranks", gguf([], [("a", "F32", [1]), ("b", "F32", [1, 2]), ("c", "F32", [1, 2, 1]),
+                                     ("d", "F32", [2, 1, 2, 1])]))
+    write("gguf", "version", gguf([], [], version=2))
+
+
+def safetensors(header, data=b"", padding=8):
+    raw = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % padding)
+    return struct.pack("<Q", len(raw)) + raw + data
+
+
+def safetensors_seeds():
+    def entry(dtype, shape, begin, end):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    write("safetensors", "empty", safetensors({}))
+    write("safetensors", "metadata", safetensors({"__metadata__": {"format": "pt"}}))
+    write("safetensors", "one", safetensors({"w": entry("F32", [1, 2], 0, 8)}, bytes(8)))
+    write("safetensors", "types", safetensors(
+        {"a": entry("BF16", [2], 0, 4), "b": entry("F16", [1], 4, 6), "c": entry("U8", [2], 6, 8),
+         "d": entry("I64", [1], 8, 16), "e": entry("F8_E4M3", [4], 16, 20), "f": entry("NEW", [4], 20, 21)}, bytes(21)))
+    write("safetensors", "odd", safetensors({"w": entry("F32", [1], 0, 4), "s": entry("F32", [], 4, 8),
+                                             "n": entry("F32", [0, 3], 8, 8)}, bytes(8), padding=1))
+    write("safetensors", "rank5", safetensors({"w": entry("F32", [1, 1, 1, 1, 1], 0, 4)}, bytes(4)))
+    write("safetensors", "overlap", safetensors({"a": entry("U8", [2], 0, 2), "b": entry("U8", [2], 1, 3)}, bytes(3)))
+
+
+def config_seeds():
+    write("config", "llama", json.dumps(
+        {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "rms_norm_eps": 1e-6, "use_cache": True,
+         "rope_scaling": None, "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
+         "eos_token_id": [1, 2], "layer_types": ["full_attention", "sliding_attention"]}).encode())
+    write("config", "floats", b'{"a": Infinity, "b": -Infinity, "c": NaN, "d": {"__float__": "Infinity"}, "e": [0, Infinity]}')
+    write("config", "text", b'{"a": "\\u00e9\\ud83e\\uddc8 \\"Infinity\\" \\\\", "b": "", "": []}')
+    write("config", "numbers", b'{"a": 18446744073709551615, "b": -9223372036854775808, "c": 1e308, "d": 4096.0, "e": -0.5}')
+    write("config", "nested", b'{"a": [[[{"b": [true, false, null, {}]}]]]}')
+    write("config", "twice", b'{"a": 1, "a": 2}')
+
+
+if __name__ == "__main__":
+    gguf_seeds()
+    safetensors_seeds()
+    config_seeds()
