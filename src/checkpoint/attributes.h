@@ -7,6 +7,7 @@
 // A getter's error is one sentence that names the key, the value found and what is expected:
 //   llama.block_count is "x"; an integer is expected
 // A key whose value is null counts as absent, for every getter; has() and is_null() tell them apart.
+// Strings from JSON are UTF-8; those of a GGUF file may hold any bytes (its keys are UTF-8).
 // Whole numbers pass as floats, and floats without a fraction as whole numbers (4096.0).
 #pragma once
 

@@ -98,9 +98,12 @@ const char* checkpoint_format_name(CheckpointFormat format) {
 Result<Checkpoint> Checkpoint::open(const std::string& path) {
   std::error_code ignored;
   // A path with a NUL would name another file; open_regular_file refuses it with its sentence.
-  if (path.find('\0') != std::string::npos || !fs::is_directory(path, ignored)) return open_file(path);
-  BUTTER_ASSIGN(const std::string weights, weights_in(path));
-  return open_file(weights);
+  const bool folder = path.find('\0') == std::string::npos && fs::is_directory(path, ignored);
+  const Result<std::string> weights = folder ? weights_in(path) : path;
+  if (!weights) return fail(weights.error());
+  BUTTER_ASSIGN(Checkpoint checkpoint, open_file(*weights));
+  BUTTER_TRY(checkpoint.check_undamaged());
+  return checkpoint;
 }
 
 Result<Checkpoint> Checkpoint::open_file(const std::string& path) {
@@ -151,6 +154,13 @@ Result<TensorView> Checkpoint::require_tensor(std::string_view name, const Shape
   return view;
 }
 
+Result<std::optional<TensorView>> Checkpoint::optional_tensor(std::string_view name,
+                                                              const Shape& expected) const {
+  if (!tensors_.find(name)) return std::optional<TensorView>();
+  BUTTER_ASSIGN(const TensorView view, require_tensor(name, expected));
+  return std::optional<TensorView>(view);
+}
+
 Result<std::optional<std::string>> Checkpoint::sidecar(const std::string& name) const {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
     return fail(StatusCode::kInvalidArgument, "\"{}\" is no plain file name", printable(name));
@@ -166,12 +176,6 @@ void Checkpoint::release_pages(const TensorView& tensor) const {
 
 void Checkpoint::prefetch(const TensorView& tensor) const {
   if (!tensor.empty()) file_->prefetch({tensor.data, static_cast<size_t>(tensor.bytes())});
-}
-
-Status Checkpoint::check_undamaged() const {
-  if (!damaged()) return {};
-  return fail(StatusCode::kIo, "{} was truncated or could not be read while it was in use",
-              printable(weights_path(), 500));
 }
 
 }  // namespace butter

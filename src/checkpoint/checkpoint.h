@@ -26,7 +26,8 @@ const char* checkpoint_format_name(CheckpointFormat format);  // "gguf", "safete
 class Checkpoint {
  public:
   // `path` is a GGUF file; or a safetensors file with config.json beside it; or a folder with config.json
-  // and model.safetensors (Hugging Face), or with one GGUF file. A file's kind is told by its bytes.
+  // and model.safetensors (Hugging Face), or with one GGUF file. A file's kind is told by its bytes. Call
+  // install_truncation_guard() first, once in a process, if other programs may touch the file.
   static Result<Checkpoint> open(const std::string& path);
 
   CheckpointFormat format() const { return format_; }
@@ -37,12 +38,17 @@ class Checkpoint {
 
   // In file order.
   std::span<const TensorEntry> tensors() const { return tensors_.entries(); }
-  // The tensor's view, whatever its type, or null if it is missing or cannot be read. Lives with the
-  // Checkpoint and its copies.
+  // The tensor's view, whatever its type, or null if it is missing or cannot be read: for listings and
+  // questions about what a file looks like. A weight that a file may lack is an optional_tensor. Lives
+  // with the Checkpoint and its copies.
   const TensorView* find_tensor(std::string_view name) const;
   // A weight that must be there, readable, of a floating-point or quantised type, and of this shape. The
   // sentence otherwise: "model.norm.weight is [576]; config.json implies [64]".
   Result<TensorView> require_tensor(std::string_view name, const Shape& expected) const;
+
+  // The same for a weight that may be missing (a bias, a head of its own): nothing then. One that is
+  // there and wrong is an error all the same.
+  Result<std::optional<TensorView>> optional_tensor(std::string_view name, const Shape& expected) const;
 
   // The text of a file beside the weights (tokenizer.json, generation_config.json, chat_template.jinja),
   // or nothing if there is none. `name` is a plain file name. Larger than 256 MiB is an error.
@@ -56,8 +62,9 @@ class Checkpoint {
   void prefetch(const TensorView& tensor) const;
   // Whether the file shrank under the mapping (MappedFile::damaged): what was computed since is void.
   bool damaged() const { return file_->damaged(); }
-  // The same as a Status with its sentence.
-  Status check_undamaged() const;
+  // The same and more, as a Status with its sentence (MappedFile::check_undamaged): to be asked once the
+  // weights are loaded, and where any_mapping_damaged() says so.
+  Status check_undamaged() const { return file_->check_undamaged(); }
 
  private:
   Checkpoint() = default;

@@ -160,6 +160,21 @@ TEST(Checkpoint, RequiredTensorsHaveTheShapeThatTheConfigurationImplies) {
   EXPECT_NE(integers.find_tensor("i"), nullptr);
 }
 
+TEST(Checkpoint, AnOptionalTensorMayBeMissingButNotWrong) {
+  const TempDir dir;
+  write_test_file(dir.file("config.json"), "{}");
+  SafetensorsWriter writer;
+  writer.tensor("head", "F8_E4M3", {8}, "abcdefgh").tensor("bias", "F32", {2}, "abcdefgh");
+  writer.write(dir.file("x.safetensors"));
+  const auto checkpoint = *Checkpoint::open(dir.file("x.safetensors"));
+  EXPECT_FALSE(checkpoint.optional_tensor("gone", {2})->has_value());
+  EXPECT_TRUE(checkpoint.optional_tensor("bias", {2})->has_value());
+  EXPECT_EQ(checkpoint.optional_tensor("bias", {3}).error().message(),
+            "bias is [2]; config.json implies [3]");
+  EXPECT_EQ(checkpoint.optional_tensor("head", {8}).error().message(),
+            "head is stored as F8_E4M3; F32, F16 or BF16 is expected");
+}
+
 TEST(Checkpoint, SidecarsAreTheFilesBesideTheWeights) {
   const TempDir dir;
   write_test_file(dir.file("x.gguf"), small_gguf());

@@ -21,8 +21,9 @@ std::optional<double> special_float(std::string_view word) {
 }
 
 // The text with each bare Infinity, -Infinity and NaN outside strings written as {"__float__": "..."}, on
-// the same line. Other text, right or wrong, goes through for the parser to judge.
-std::string without_bare_floats(std::string_view text) {
+// the same line. Other text, right or wrong, goes through for the parser to judge, and so do the words
+// after the first `max_words`: each is a value, so that there are too many anyway.
+std::string without_bare_floats(std::string_view text, int64_t max_words) {
   std::string out;
   out.reserve(text.size());
   bool in_string = false;
@@ -35,9 +36,10 @@ std::string without_bare_floats(std::string_view text) {
     if (text[at] == '"') in_string = !in_string;
     const size_t before = at;
     for (std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
-      if (in_string || text.substr(at, word.size()) != word) continue;
+      if (in_string || max_words == 0 || text.substr(at, word.size()) != word) continue;
       out += fmt::format("{{\"{}\":\"{}\"}}", kFloatKey, word);
       at += word.size();
+      --max_words;
       break;
     }
     if (at == before) out += text[at++];
@@ -172,7 +174,7 @@ Result<Attributes> Attributes::parse_json(std::string_view text, const std::stri
   if (text.find('\0') != text.npos) return fail(StatusCode::kCorrupt, "{}: a NUL byte is not JSON", source);
   auto document = std::make_shared<AttributeDocument>();
   document->source = source;
-  const std::string plain = without_bare_floats(text);
+  const std::string plain = without_bare_floats(text, limits.max_values);
   TreeBuilder builder(plain, *document, limits);
   if (!nlohmann::json::sax_parse(plain, &builder)) {
     const Error unknown(StatusCode::kCorrupt, "it is not JSON");

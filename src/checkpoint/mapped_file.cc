@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 #include <system_error>
 
 #include "checkpoint/printable.h"
-#include "checkpoint/regular_file.h"
 
 namespace butter {
 namespace {
@@ -95,8 +95,9 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   } else if (previous_action.sa_handler == SIG_IGN && !fault) {
     return;
   } else if (previous_action.sa_handler == SIG_DFL || previous_action.sa_handler == SIG_IGN) {
+    // A fault comes again when the handler returns, and then dies of its true cause.
     ::signal(signal, SIG_DFL);
-    ::raise(signal);  // delivered when this handler returns
+    if (!fault) ::raise(signal);
   } else {
     previous_action.sa_handler(signal);
   }
@@ -104,12 +105,13 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
 
 }  // namespace
 
-MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes, size_t slot)
-    : path_(std::move(path)), bytes_(bytes), slot_(slot) {}
+MappedFile::MappedFile(std::string path, FileDescriptor descriptor, std::span<const std::byte> bytes,
+                       size_t slot)
+    : path_(std::move(path)), descriptor_(std::move(descriptor)), bytes_(bytes), slot_(slot) {}
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   page_bytes.store(static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)));
-  BUTTER_ASSIGN(const RegularFile file, open_regular_file(path));
+  BUTTER_ASSIGN(RegularFile file, open_regular_file(path));
   if (file.bytes == 0) return fail(StatusCode::kCorrupt, "{} is empty", printable(path, 500));
   void* address = ::mmap(nullptr, file.bytes, PROT_READ, MAP_SHARED, file.descriptor.get(), 0);
   if (address == MAP_FAILED) {
@@ -123,7 +125,7 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path) {
     return fail(StatusCode::kLimit, "{} cannot be mapped: {} files are mapped already", printable(path, 500),
                 kSlots);
   }
-  return std::shared_ptr<MappedFile>(new MappedFile(path, bytes, slot));
+  return std::shared_ptr<MappedFile>(new MappedFile(path, std::move(file.descriptor), bytes, slot));
 }
 
 MappedFile::~MappedFile() {
@@ -147,6 +149,15 @@ void MappedFile::prefetch(std::span<const std::byte> part) const {
 
 bool MappedFile::damaged() const {
   return slots[slot_].damaged.load();
+}
+
+Status MappedFile::check_undamaged() const {
+  struct stat info;
+  const bool whole =
+      ::fstat(descriptor_.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= bytes_.size();
+  if (whole && !damaged()) return {};
+  return fail(StatusCode::kIo, "{} was truncated or could not be read while it was in use",
+              printable(path_, 500));
 }
 
 void install_truncation_guard() {

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "checkpoint/regular_file.h"
 #include "core/status.h"
 
 namespace butter {
@@ -35,13 +36,18 @@ class MappedFile {
   // Asks the system to read the pages that `part` touches, without waiting for them.
   void prefetch(std::span<const std::byte> part) const;
 
-  // True once a read met a part of the file that is gone; stays true. Needs the guard.
+  // True once a read met a part of the file that is gone; stays true. Needs the guard. One atomic load.
   bool damaged() const;
+  // Whether what was read so far can be trusted, as a Status with its sentence: not damaged, and the file
+  // is not shorter than its map. The second sees a cut inside the last page, which reads as zeros without
+  // a fault. One system call.
+  Status check_undamaged() const;
 
  private:
-  MappedFile(std::string path, std::span<const std::byte> bytes, size_t slot);
+  MappedFile(std::string path, FileDescriptor descriptor, std::span<const std::byte> bytes, size_t slot);
 
   std::string path_;
+  FileDescriptor descriptor_;
   std::span<const std::byte> bytes_;
   size_t slot_;  // in the guard's table
 };

@@ -1,12 +1,18 @@
 #include "checkpoint/mapped_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "support/gguf_writer.h"
 #include "support/temp_dir.h"
@@ -103,7 +109,51 @@ TEST(MappedFile, ATruncatedFileReadsAsZerosAndIsDamaged) {
   EXPECT_FALSE((*MappedFile::open(dir.file("x")))->damaged());
 }
 
-using MappedFileDeathTest = testing::Test;
+TEST(MappedFile, ACutInsideTheLastPageIsSeenWhenAsked) {
+  const TempDir dir;
+  write_test_file(dir.file("x"), std::string(100, 'b'));
+  const auto file = *MappedFile::open(dir.file("x"));
+  EXPECT_TRUE(file->check_undamaged());
+  ASSERT_EQ(::truncate(dir.file("x").c_str(), 99), 0);
+  EXPECT_FALSE(file->damaged());
+  EXPECT_EQ(file->check_undamaged().error().message(),
+            dir.file("x") + " was truncated or could not be read while it was in use");
+}
+
+TEST(MappedFile, ThreadsOpenFaultAndCloseAtOnce) {
+  install_truncation_guard();
+  const TempDir dir;
+  const auto page = static_cast<size_t>(page_bytes());
+  const auto work = [&](const std::string& path) {
+    for (int i = 0; i < 50; ++i) {
+      write_test_file(path, std::string(2 * page, 'b'));
+      const auto file = *MappedFile::open(path);
+      ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(page)), 0);
+      ASSERT_EQ(file->bytes()[page], std::byte{0});
+      ASSERT_EQ(file->bytes()[0], std::byte{'b'});
+      ASSERT_TRUE(file->damaged());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (const char* name : {"a", "b", "c"}) threads.emplace_back(work, dir.file(name));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(any_mapping_damaged());
+}
+
+TEST(MappedFileDeathTest, AFaultOutsideEveryMappingStillKills) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const TempDir dir;
+  write_test_file(dir.file("x"), std::string(static_cast<size_t>(page_bytes()), 'b'));
+  EXPECT_EXIT(
+      {
+        std::signal(SIGBUS, SIG_DFL);
+        install_truncation_guard();
+        const int fd = ::open(dir.file("x").c_str(), O_RDWR);
+        void* map = ::mmap(nullptr, 1, PROT_READ, MAP_SHARED, fd, 0);
+        if (::ftruncate(fd, 0) == 0) ::_exit(*static_cast<const volatile char*>(map) + 1);
+      },
+      testing::KilledBySignal(SIGBUS), "");
+}
 
 TEST(MappedFileDeathTest, SignalsThatAreNotOursGoToTheHandlerBefore) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
