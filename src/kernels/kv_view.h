@@ -6,6 +6,7 @@
 // It depends on positions alone, so chunk size, batch and threads never change which rows a query sees.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,14 +27,42 @@ struct RawPage {
   std::byte* value(int head) const { return base + layout->heads[static_cast<size_t>(head)].value; }
 };
 
+// Rows of a page that a query at p sees, as bits: bit i is position 64 · page + i.
+inline uint64_t visible_rows(const Window& window, int64_t p, int64_t page) {
+  const int64_t first = page * kPageRows;
+  // Bits [0, count), count taken into 0..64.
+  const auto low_bits = [](int64_t count) {
+    return count <= 0 ? uint64_t{0} : count >= kPageRows ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+  };
+  const uint64_t kept = low_bits(window.none() ? 0 : window.keep - first);
+  return low_bits(p + 1 - first) & (kept | ~low_bits(window.recent_begin(p) - first));
+}
+
+// The pages before a query's own that hold a row that it sees, counted from 0 in order of position: first the
+// pages of kept positions, then those of the recent ones.
+struct VisiblePages {
+  int64_t kept_end = 0;      // pages [0, kept_end)
+  int64_t recent_begin = 0;  // and [recent_begin, own)
+  int64_t own = 0;           // the query's page
+
+  VisiblePages(const Window& window, int64_t p) : own(page_of(p)) {
+    recent_begin = std::min(own, page_of(window.recent_begin(p)));
+    kept_end = window.none() ? 0 : std::min(recent_begin, pages_for(window.keep));
+  }
+  int64_t count() const { return kept_end + own - recent_begin; }
+  int64_t page(int64_t ordinal) const {
+    return ordinal < kept_end ? ordinal : recent_begin + (ordinal - kept_end);
+  }
+};
+
 struct KvView {
   KvLayerShape shape;
   KvScheme scheme;
   Window window;
 
   // Sealed pages in two runs, by logical page number: kept[page] for page < kept_end, and
-  // sealed[page - first_sealed] for first_sealed <= page < end_sealed. Pages between the runs went back to the
-  // pool because no query can see them. Read them through sealed_page().
+  // sealed[page - first_sealed] for first_sealed <= page < end_sealed. Pages between the runs went back to
+  // the pool because no query can see them. Read them through sealed_page().
   const std::byte* const* kept = nullptr;
   int64_t kept_end = 0;
   const std::byte* const* sealed = nullptr;

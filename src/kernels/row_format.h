@@ -18,37 +18,55 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/cpu_isa.h"
 #include "kernels/kv_layout.h"
 
 namespace butter {
 
+// A record, or raw rows, that a codec is to read.
+struct Record {
+  const std::byte* data = nullptr;
+  // Rows to read, from the first. Below 64 only for raw rows: an open page, or the pinned ones.
+  int rows = kPageRows;
+  // What this verb will read a little later, to prefetch while working; null at the end. Never read.
+  const std::byte* ahead = nullptr;
+};
+
 struct RowCodec {
   // Encodes the 64 raw rows of a page, [64][dim] of shape.raw, into record.
   void (*encode)(const RowShape& shape, const std::byte* raw_rows, std::byte* record);
-  // Rows [64][dim] in the model's basis: the meaning of the record.
-  void (*decode)(const RowShape& shape, const std::byte* record, float* rows);
+  // Rows [record.rows][dim] in the model's basis: the meaning of the record.
+  void (*decode)(const RowShape& shape, const Record& record, float* rows);
 
-  // Bytes of a prepared group of `heads` queries (keys only).
+  // Bytes of a prepared group of `heads` queries (keys only): at most prepared_bytes_limit().
   int64_t (*prepared_bytes)(const RowShape& shape, int heads);
   // queries [heads][dim], already multiplied by the attention scale.
   void (*prepare)(const RowShape& shape, const float* queries, int heads, std::byte* prepared);
-  // scores [heads][64]: q·k for every row of the record, visible or not.
-  void (*score)(const RowShape& shape, const std::byte* prepared, int heads, const std::byte* record,
+  // scores [heads][64]: q·k for every row of the record, visible or not; those past record.rows are
+  // undefined.
+  void (*score)(const RowShape& shape, const std::byte* prepared, int heads, const Record& record,
                 float* scores);
-  // acc [heads][dim] += weights [heads][64] · rows; a weight of 0 hides its row, whatever the row holds.
-  void (*accumulate)(const RowShape& shape, const float* weights, int heads, const std::byte* record,
+  // acc [heads][dim] += weights [heads][64] · rows. A row whose weights are 0 for all heads is hidden: it may
+  // hold anything, NaN too. Weights past record.rows are 0.
+  void (*accumulate)(const RowShape& shape, const float* weights, int heads, const Record& record,
                      float* acc);
   // acc [heads][dim], in place: from the format's basis to the model's.
   void (*finish)(const RowShape& shape, int heads, float* acc);
 
   // rows [count][dim], in place: from the model's basis to the format's (the inverse of finish; orthonormal).
   void (*turn)(const RowShape& shape, int64_t count, float* rows);
-  // rows [64][dim] of the record in the format's basis.
-  void (*expand)(const RowShape& shape, const std::byte* record, float* rows);
+  // Rows [record.rows][dim] of the record in the format's basis.
+  void (*expand)(const RowShape& shape, const Record& record, float* rows);
 };
+
+// Scratch is planned before any scheme is known, so a codec's prepared queries have a common limit.
+inline int64_t prepared_bytes_limit(int dim, int heads) {
+  return heads * (int64_t{16} * dim + 256);
+}
 
 struct RowFormat {
   const char* name;  // as a scheme string writes it
@@ -64,6 +82,9 @@ struct RowFormat {
 
 // The raw format: the default, and the type of every open page.
 const RowFormat& raw_format();
+
+// Every format there is.
+const std::vector<const RowFormat*>& row_formats();
 
 // Finds a format by name; null if there is none.
 const RowFormat* find_row_format(std::string_view name);

@@ -1,0 +1,130 @@
+// Attention in plain scalar text: every row and head on its own, a page's rows decoded to float before use.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/reference/formats.h"
+
+namespace butter::reference {
+namespace {
+
+// Where the rows of some positions are read, for one query.
+struct Segment {
+  const RowCodec* key_codec = nullptr;
+  const RowCodec* value_codec = nullptr;
+  const std::byte* block = nullptr;
+  const LayerLayout* layout = nullptr;
+  int64_t first = 0;     // position of its first row
+  int rows = kPageRows;  // rows that it holds
+  uint64_t visible = 0;  // of its rows
+};
+
+// The segments that a query at p reads, in order of position (kv_view.h says which).
+std::vector<Segment> segments_of(const KvView& view, int64_t p) {
+  std::vector<Segment> segments;
+  const int64_t own = page_of(p);
+  const bool pinned = view.scheme.seals() && own > 0;
+  const uint64_t pinned_bits = (uint64_t{1} << kPinnedRows) - 1;
+  for (int64_t page = 0; page <= own; ++page) {
+    uint64_t visible = visible_rows(view.window, p, page);
+    const int64_t first = page * kPageRows;
+    if (page == own) {
+      const RawPage& raw = view.raw_page(page);
+      const int rows = static_cast<int>(p - first) + 1;
+      segments.push_back({&raw_codec(), &raw_codec(), raw.base, raw.layout, first, rows, visible});
+      continue;
+    }
+    if (page == 0 && pinned && (visible & pinned_bits) != 0) {
+      segments.push_back({&raw_codec(), &raw_codec(), view.pinned.base, view.pinned.layout, 0, kPinnedRows,
+                          visible & pinned_bits});
+    }
+    if (page == 0 && pinned) visible &= ~pinned_bits;
+    if (visible == 0) continue;
+    segments.push_back({view.scheme.key->reference, view.scheme.value->reference, view.sealed_page(page),
+                        view.sealed_layout, first, kPageRows, visible});
+  }
+  return segments;
+}
+
+// The visible keys and values of one KV head, [keys][dim] each.
+struct VisibleRows {
+  std::vector<float> keys, values;
+  int64_t count = 0;
+};
+
+VisibleRows gather(const KvView& view, const std::vector<Segment>& segments, int kv_head, int64_t p) {
+  const RowShape key_shape = view.shape.row_shape(Side::kKey, view.scheme.raw);
+  const RowShape value_shape = view.shape.row_shape(Side::kValue, view.scheme.raw);
+  std::vector<float> keys(size_t{kPageRows} * static_cast<size_t>(key_shape.dim));
+  std::vector<float> values(size_t{kPageRows} * static_cast<size_t>(value_shape.dim));
+  VisibleRows rows;
+  for (const Segment& segment : segments) {
+    const RecordOffsets& offsets = segment.layout->heads[static_cast<size_t>(kv_head)];
+    segment.key_codec->decode(key_shape, {segment.block + offsets.key, segment.rows}, keys.data());
+    segment.value_codec->decode(value_shape, {segment.block + offsets.value, segment.rows}, values.data());
+    for (int row = 0; row < segment.rows; ++row) {
+      if ((segment.visible >> row & 1) == 0) continue;
+      BUTTER_CHECK(view.window.sees(p, segment.first + row));
+      const auto key = keys.begin() + int64_t{row} * key_shape.dim;
+      const auto value = values.begin() + int64_t{row} * value_shape.dim;
+      rows.keys.insert(rows.keys.end(), key, key + key_shape.dim);
+      rows.values.insert(rows.values.end(), value, value + value_shape.dim);
+      ++rows.count;
+    }
+  }
+  return rows;
+}
+
+void attend_head(const VisibleRows& rows, const KvLayerShape& shape, float scale, const float* query,
+                 float* out) {
+  std::vector<float> weights(static_cast<size_t>(rows.count));
+  float max = -std::numeric_limits<float>::infinity();
+  for (int64_t k = 0; k < rows.count; ++k) {
+    float sum = 0;
+    for (int i = 0; i < shape.key_dim; ++i) {
+      sum += query[i] * rows.keys[static_cast<size_t>(k * shape.key_dim + i)];
+    }
+    weights[static_cast<size_t>(k)] = scale * sum;
+    max = std::max(max, scale * sum);
+  }
+  float total = 0;
+  for (float& weight : weights) {
+    weight = std::exp(weight - max);
+    total += weight;
+  }
+  std::fill(out, out + shape.value_dim, 0.0f);
+  for (int64_t k = 0; k < rows.count; ++k) {
+    const float weight = weights[static_cast<size_t>(k)] / total;
+    for (int i = 0; i < shape.value_dim; ++i) {
+      out[i] += weight * rows.values[static_cast<size_t>(k * shape.value_dim + i)];
+    }
+  }
+}
+
+void attend_row(const AttendBatch& batch, const AttendSequence& sequence, int row) {
+  const KvLayerShape& shape = sequence.view.shape;
+  const int group = batch.q_heads / shape.kv_heads;
+  const int64_t p = sequence.position + row;
+  const int64_t step_row = sequence.first_row + row;
+  const std::vector<Segment> segments = segments_of(sequence.view, p);
+  for (int kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
+    const VisibleRows rows = gather(sequence.view, segments, kv_head, p);
+    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      attend_head(rows, shape, batch.scale, batch.queries + (step_row * batch.q_heads + head) * shape.key_dim,
+                  batch.out + (step_row * batch.q_heads + head) * shape.value_dim);
+    }
+  }
+}
+
+}  // namespace
+
+void attend(const AttendBatch& batch) {
+  for (int s = 0; s < batch.count; ++s) {
+    const AttendSequence& sequence = batch.sequences[s];
+    for (int row = 0; row < sequence.rows; ++row) attend_row(batch, sequence, row);
+  }
+}
+
+}  // namespace butter::reference
