@@ -39,6 +39,12 @@ int64_t first_live_page(const Window& window, int64_t position) {
   return page_of(window.recent_begin(page_of(position) * kPageRows));
 }
 
+LayerMemory layer_memory(const WindowClass& window_class, size_t index, int64_t rows, int64_t bytes) {
+  const KvLayerShape& shape = window_class.layers[index];
+  return {shape.layer, shape.kv_heads, shape.key_dim, shape.value_dim, window_class.window.max_size,
+          window_class.window.keep, rows, bytes};
+}
+
 int64_t layer_block_bytes(const BlockLayout& block, size_t layer) {
   const int64_t begin = block.layers[layer].heads.front().key;
   const int64_t end = layer + 1 < block.layers.size() ? block.layers[layer + 1].heads.front().key : block.bytes;

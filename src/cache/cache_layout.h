@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "butter/plan.h"
 #include "core/status.h"
 #include "kernels/kv_layout.h"
 #include "kernels/program.h"
@@ -53,6 +54,9 @@ int64_t kept_pages(const Window& window, bool seals);
 // aside). Counting from the page's start makes going back within the open page always possible, and costs no
 // page at the peak.
 int64_t first_live_page(const Window& window, int64_t position);
+
+// What reports say of one layer of a class that holds so many rows and bytes.
+LayerMemory layer_memory(const WindowClass& window_class, size_t index, int64_t rows, int64_t bytes);
 
 // Bytes of one layer's part of a block.
 int64_t layer_block_bytes(const BlockLayout& block, size_t layer);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cache/cache_scheme.h"
 #include "kernels/row_format.h"
 
 namespace butter {
@@ -46,6 +47,8 @@ Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& optio
   BUTTER_ASSIGN(const auto layout, make_cache_layout(model, options));
   const bool seals = layout->seals();
   CachePlan plan;
+  plan.kv_cache = scheme_name(options.scheme);
+  plan.max_context = options.max_context;
   int64_t sealed_page = 0, raw_page = 0;
   for (const WindowClass& window_class : layout->classes) {
     if (window_class.layers.empty()) continue;
@@ -62,12 +65,11 @@ Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& optio
       const int64_t bytes = counts.sealed * layer_block_bytes(window_class.sealed, i) +
                             counts.open * layer_block_bytes(open, i) +
                             (seals ? layer_block_bytes(window_class.pinned, i) : 0);
-      plan.layers.push_back({window_class.layers[i].layer, window_class.window,
-                             (counts.sealed + counts.open) * kPageRows, bytes});
+      plan.layers.push_back(layer_memory(window_class, i, (counts.sealed + counts.open) * kPageRows, bytes));
     }
   }
   std::sort(plan.layers.begin(), plan.layers.end(),
-            [](const LayerPlan& a, const LayerPlan& b) { return a.layer < b.layer; });
+            [](const LayerMemory& a, const LayerMemory& b) { return a.layer < b.layer; });
   plan.total_bytes = plan.sealed_bytes + plan.open_bytes + plan.pinned_bytes + plan.recurrent_bytes;
   plan.raw_bytes = plan.total_bytes;
   if (seals) {

@@ -264,6 +264,31 @@ Result<CacheSet> CacheSet::fork() const {
   return twin;
 }
 
+Status CacheSet::repeat_pages_to(int64_t position, uint64_t fence) {
+  if (position_ == 0 || !starts_page(position_) || !starts_page(position) || position < position_) {
+    return fail(StatusCode::kInvalidArgument,
+                "cannot repeat pages from position {} to {}: both must be multiples of {}, the first above 0", position_,
+                position, kPageRows);
+  }
+  for (; position_ < position; position_ += kPageRows) {
+    for (size_t index = 0; index < classes_.size(); ++index) {
+      const WindowClass& window_class = layout_->classes[index];
+      PageTable& table = classes_[index].table;
+      if (window_class.layers.empty()) continue;
+      BUTTER_ASSIGN(HeldPage copy, lease(window_class.sealed.bytes));
+      // Page n takes after the page that stood n mod (pages at the start) places from the oldest.
+      const std::vector<HeldPage>& run = table.recent().empty() ? table.kept() : table.recent();
+      const HeldPage& from = run[static_cast<size_t>(table.end()) % run.size()];
+      std::memcpy(copy.data, from.data, static_cast<size_t>(window_class.sealed.bytes));
+      table.append(copy);
+      HeldPage retired;
+      const int64_t first_live = first_live_page(window_class.window, position_ + kPageRows);
+      while (table.retire_below(first_live, &retired)) release(retired, fence);
+    }
+  }
+  return {};
+}
+
 int64_t CacheSet::held_bytes() const {
   int64_t bytes = 0;
   for (size_t index = 0; index < classes_.size(); ++index) {
@@ -276,24 +301,20 @@ int64_t CacheSet::held_bytes() const {
   return bytes;
 }
 
-std::vector<LayerCache> CacheSet::layer_caches() const {
-  std::vector<LayerCache> layers(static_cast<size_t>(layout_->layers));
+std::vector<LayerMemory> CacheSet::layer_caches() const {
+  std::vector<LayerMemory> layers(static_cast<size_t>(layout_->layers));
   for (int i = 0; i < layout_->layers; ++i) layers[static_cast<size_t>(i)].layer = i;
   for (size_t index = 0; index < classes_.size(); ++index) {
     const WindowClass& window_class = layout_->classes[index];
     const ClassPagesOwned& pages = classes_[index];
-    const int64_t open_pages = pages.open.handle ? 1 : 0;
+    const BlockLayout& open = layout_->seals() ? window_class.raw : window_class.sealed;
+    const int64_t sealed_pages = pages.table.pages_held();
     for (size_t i = 0; i < window_class.layers.size(); ++i) {
-      const KvLayerShape& shape = window_class.layers[i];
-      LayerCache& layer = layers[static_cast<size_t>(shape.layer)];
-      layer.kv_heads = shape.kv_heads;
-      layer.key_dim = shape.key_dim;
-      layer.value_dim = shape.value_dim;
-      layer.window = window_class.window;
-      layer.rows_held = pages.table.pages_held() * kPageRows + position_ % kPageRows;
-      layer.bytes = pages.table.pages_held() * layer_block_bytes(window_class.sealed, i) +
-                    open_pages * layer_block_bytes(layout_->seals() ? window_class.raw : window_class.sealed, i) +
-                    (pages.pinned.handle ? layer_block_bytes(window_class.pinned, i) : 0);
+      int64_t bytes = sealed_pages * layer_block_bytes(window_class.sealed, i);
+      if (pages.open.handle) bytes += layer_block_bytes(open, i);
+      if (pages.pinned.handle) bytes += layer_block_bytes(window_class.pinned, i);
+      const int64_t rows = sealed_pages * kPageRows + position_ % kPageRows;
+      layers[static_cast<size_t>(window_class.layers[i].layer)] = layer_memory(window_class, i, rows, bytes);
     }
   }
   return layers;

@@ -18,17 +18,6 @@
 
 namespace butter {
 
-// What inspect and traces say of one layer's cache. A layer without a KV cache has kv_heads 0.
-struct LayerCache {
-  int layer = 0;
-  int kv_heads = 0;
-  int key_dim = 0;
-  int value_dim = 0;
-  Window window;
-  int64_t rows_held = 0;  // positions whose rows are in memory
-  int64_t bytes = 0;
-};
-
 class CacheSet {
  public:
   CacheSet(std::shared_ptr<const CacheLayout> layout, std::shared_ptr<PagePool> pool);
@@ -56,9 +45,14 @@ class CacheSet {
   // A second sequence with the same positions: sealed pages are shared, open rows copied.
   Result<CacheSet> fork() const;
 
+  // Goes on to `position`, a multiple of 64 beyond this one, which must be one too, with copies of the sealed
+  // pages held now, in turn: for benchmarks. Every page owns its bytes.
+  Status repeat_pages_to(int64_t position, uint64_t fence);
+
   // Bytes of the pages that this sequence holds, shared ones counted in full.
   int64_t held_bytes() const;
-  std::vector<LayerCache> layer_caches() const;
+  // A row for each layer of the model; kv_heads 0 where it has no KV cache.
+  std::vector<LayerMemory> layer_caches() const;
 
  private:
   struct ClassPagesOwned;

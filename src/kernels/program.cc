@@ -1,6 +1,22 @@
 #include "kernels/program.h"
 
 namespace butter {
+namespace {
+
+SlotId slot_of(const RopeOp& op) { return op.in_out; }
+SlotId slot_of(const LinearOp& op) { return op.parts[0].out; }
+SlotId slot_of(const WriteKvOp&) { return kNone; }
+SlotId slot_of(const SealOp&) { return kNone; }
+template <typename OtherOp>
+SlotId slot_of(const OtherOp& op) {
+  return op.out;
+}
+
+}  // namespace
+
+SlotId written_slot(const Op& op) {
+  return std::visit([](const auto& known) { return slot_of(known); }, op);
+}
 
 int Program::index_in_class(int kv_layer) const {
   int index = 0;

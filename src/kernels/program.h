@@ -116,6 +116,9 @@ struct GatherRowsOp {
 
 using Op = std::variant<EmbedOp, RmsNormOp, LinearOp, RopeOp, WriteKvOp, SealOp, AttendOp, ActivateMulOp, GatherRowsOp>;
 
+// The slot that an op leaves its result in, for traces; kNone where it leaves none (write kv, seal).
+SlotId written_slot(const Op& op);
+
 struct RopeTable {
   std::vector<double> inv_freq;  // radians a position, one for each pair; scaling folded in
   float amplitude = 1;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/check.h"
 #include "kernels/cpu/formats.h"
 #include "kernels/reference/formats.h"
 #include "kernels/row_format.h"
@@ -24,6 +23,8 @@ const RowFormat& raw_format() {
   static const RowFormat format = {"raw", false, raw_record_bytes, any_dim, &reference::raw_codec(), cpu::raw_codec};
   return format;
 }
+
+const std::vector<const RowFormat*>& row_formats() { return formats(); }
 
 const RowFormat* find_row_format(std::string_view name) {
   const auto& table = formats();

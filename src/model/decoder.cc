@@ -129,8 +129,9 @@ class ProgramBuilder {
     BUTTER_ASSIGN(gate_up.parts[0], part(ffn.gate, gate));
     BUTTER_ASSIGN(gate_up.parts[1], part(ffn.up, up));
     add_op(gate_up, "gate up");
-    add_op(ActivateMulOp{gate, up, gate, ffn.activation}, "activation");
-    return add_residual(ffn.down, gate, "ffn out");
+    const SlotId activated = slot("activated", ffn.width);
+    add_op(ActivateMulOp{gate, up, activated, ffn.activation}, "activation");
+    return add_residual(ffn.down, activated, "ffn out");
   }
 
   Status add_head() {

@@ -1,0 +1,47 @@
+// Options of the library: what to load, how a sequence's cache is kept, how tokens are chosen.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace butter {
+
+// Progress of a long load: bytes done and in all. Called from the loading thread.
+using LoadProgress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
+
+// A sequence's cache.
+struct SequenceOptions {
+  std::string kv_cache = "raw";  // scheme: "raw"; "k=...,v=..." sets keys and values apart
+  int64_t kv_window_size = 0;    // positions that stay visible; 0: all
+  int64_t kv_window_keep = 4;    // of them, the first positions, which never leave
+  // Positions that layers without a window hold. 0: what the model advertises. Negative is an error.
+  int64_t max_context = 0;
+};
+
+struct EngineOptions {
+  std::string model;           // a file, a folder, or the name of a model that `butter pull` fetched
+  std::string device = "cpu";  // "cpu" or "reference" (float32, scalar: the specification)
+  int threads = 0;             // 0: as many as the process may use
+  // Positions of the longest sequence; sizes the workspace. 0: what the model advertises.
+  int64_t max_context = 0;
+  // Bytes that all sequences of the engine may hold together. 0: what is free on the machine.
+  int64_t cache_budget_bytes = 0;
+  // Tokens of one prefill step: a multiple of 64.
+  int prefill_rows = 512;
+  // Rows of a step whose logits may be asked for at once.
+  int logit_rows = 1;
+  LoadProgress progress;
+};
+
+struct SamplingOptions {
+  float temperature = 0;         // 0: the most likely token (greedy)
+  int top_k = 0;                 // 0: no limit
+  float top_p = 1;               // 1: no limit
+  float min_p = 0;               // 0: no limit
+  float repetition_penalty = 1;  // 1: none; over all tokens of the sequence
+  uint64_t seed = 0;
+};
+
+}  // namespace butter

@@ -1,0 +1,132 @@
+#include "butter/inspect.h"
+
+#include <filesystem>
+
+#include "butter/version.h"
+#include "cache/cache_plan.h"
+#include "cache/cache_scheme.h"
+#include "checkpoint/checkpoint.h"
+#include "core/cpu_isa.h"
+#include "core/thread_pool.h"
+#include "engine/known_models.h"
+#include "engine/tokenizer_source.h"
+#include "families/family.h"
+#include "kernels/row_format.h"
+
+namespace butter {
+namespace {
+
+const char* activation_name(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu: return "silu";
+    case Activation::kGelu: return "gelu";
+    case Activation::kGeluTanh: return "gelu (tanh)";
+  }
+  return "";
+}
+
+LayerDescription describe_layer(const LayerSpec& layer, int index) {
+  LayerDescription description;
+  description.layer = index;
+  if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer)) {
+    description.mixer = "attention";
+    description.heads = attention->heads;
+    description.kv_heads = attention->kv_heads;
+    description.head_dim = attention->head_dim;
+    description.window_size = attention->window.max_size;
+  }
+  if (const auto* gated = std::get_if<GatedFfnSpec>(&layer.ffn)) {
+    description.ffn = std::string("gated ") + activation_name(gated->activation);
+    description.ffn_width = gated->width;
+  }
+  return description;
+}
+
+TensorDescription describe_tensor(const TensorEntry& entry) {
+  TensorDescription description;
+  description.name = entry.name;
+  description.type = entry.view.empty() ? "unreadable" : dtype_name(entry.view.dtype);
+  for (int i = 0; i < entry.view.shape.rank(); ++i) description.shape.push_back(entry.view.shape[i]);
+  description.bytes = static_cast<int64_t>(entry.bytes);
+  return description;
+}
+
+Result<TokenizerDescription> describe_tokenizer(const Checkpoint& checkpoint) {
+  TokenizerDescription description;
+  BUTTER_ASSIGN(const auto chat_template, load_chat_template(checkpoint));
+  description.has_chat_template = chat_template.has_value();
+  BUTTER_ASSIGN(const auto tokenizer, load_tokenizer(checkpoint));
+  if (!tokenizer) return description;
+  description.present = true;
+  description.vocabulary = static_cast<int>(tokenizer->vocab_size());
+  description.pre_tokenizer = tokenizer->pre_tokenizer();
+  description.adds_bos = tokenizer->adds_bos();
+  description.bos_id = tokenizer->bos_id().value_or(-1);
+  description.end_ids = tokenizer->end_ids();
+  return description;
+}
+
+}  // namespace
+
+Result<ModelDescription> inspect_model(const std::string& model) {
+  BUTTER_ASSIGN(const std::string path, resolve_model(model));
+  BUTTER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(path));
+  BUTTER_ASSIGN(const ModelSpec spec, make_model_spec(checkpoint));
+  ModelDescription description;
+  description.path = checkpoint.weights_path();
+  description.name = std::filesystem::path(path).filename().string();
+  description.format = checkpoint_format_name(checkpoint.format());
+  description.family = spec.family;
+  description.vocabulary = spec.vocabulary;
+  description.hidden = spec.hidden;
+  description.max_positions = spec.max_positions;
+  description.file_bytes = static_cast<int64_t>(checkpoint.file_bytes());
+  description.tied_head = !spec.head.has_value();
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    description.layers.push_back(describe_layer(spec.layers[i], static_cast<int>(i)));
+  }
+  for (const TensorEntry& entry : checkpoint.tensors()) {
+    description.tensors.push_back(describe_tensor(entry));
+    description.parameters += entry.view.shape.elements();
+  }
+  BUTTER_ASSIGN(description.tokenizer, describe_tokenizer(checkpoint));
+  return description;
+}
+
+Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& options, int prefill_rows,
+                             const std::string& device) {
+  BUTTER_ASSIGN(const std::string path, resolve_model(model));
+  BUTTER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(path));
+  BUTTER_ASSIGN(const ModelSpec spec, make_model_spec(checkpoint));
+  CacheOptions cache;
+  BUTTER_ASSIGN(cache.scheme, parse_scheme(options.kv_cache, device == "reference" ? DType::kF32 : spec.kv_dtype));
+  if (options.kv_window_size != 0) cache.window = {options.kv_window_size, options.kv_window_keep};
+  cache.max_context = options.max_context != 0 ? options.max_context : spec.max_positions;
+  cache.prefill_rows = prefill_rows;
+  return butter::plan_caches({static_cast<int>(spec.layers.size()), kv_layers(spec), window_classes(spec)}, cache);
+}
+
+std::vector<std::string> cache_format_names() {
+  std::vector<std::string> names;
+  for (const RowFormat* format : row_formats()) names.emplace_back(format->name);
+  return names;
+}
+
+Result<BuildInfo> build_info() {
+  BuildInfo info;
+  info.version = kVersion;
+#if defined(__clang__)
+  info.compiler = "clang " __clang_version__;
+#else
+  info.compiler = "g++ " __VERSION__;
+#endif
+  BUTTER_ASSIGN(const Isa isa, choose_isa());
+  info.isa = isa_name(isa);
+  for (Isa available : available_isas()) info.isas.emplace_back(isa_name(available));
+  info.cpu = cpu_description();
+  info.usable_cpus = usable_cpus();
+  info.devices = {"cpu", "reference"};
+  return info;
+}
+
+}  // namespace butter

@@ -1,0 +1,192 @@
+#include "butter/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "engine/engine_state.h"
+#include "engine/stop_filter.h"
+#include "engine/tokenizer_source.h"
+#include "text/chat_template.h"
+
+namespace butter {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Status check_options(const GenerateOptions& options) {
+  BUTTER_TRY(Sampler::check(options.sampling));
+  for (const std::string& stop : options.stop) {
+    if (stop.empty()) return fail(StatusCode::kInvalidArgument, "--stop is empty; a text is expected");
+  }
+  if (options.max_tokens < -1) {
+    return fail(StatusCode::kInvalidArgument, "--max-tokens is {}; 0 or more is expected", options.max_tokens);
+  }
+  return {};
+}
+
+bool cancelled(const GenerateOptions& options) { return options.cancel != nullptr && options.cancel->load(); }
+
+}  // namespace
+
+double GenerateResult::prefill_tps() const {
+  const auto fed = static_cast<double>(prompt_tokens - reused_tokens);
+  return prefill_seconds > 0 ? fed / prefill_seconds : 0;
+}
+
+// The first token comes out of the prefill step; decode steps give the others.
+double GenerateResult::decode_tps() const {
+  return decode_seconds > 0 && token_ids.size() > 1 ? static_cast<double>(token_ids.size() - 1) / decode_seconds : 0;
+}
+
+struct Session::State {
+  Engine* engine = nullptr;
+  SequenceOptions options;
+  std::optional<Sequence> sequence;
+  std::optional<ChatTemplate> chat_template;
+  std::vector<int32_t> tokens;  // fed so far: one for each position
+
+  Status restart();
+  Result<int64_t> reuse(const std::vector<int32_t>& ids);
+  Result<GenerateResult> generate(const std::vector<int32_t>& ids, const GenerateOptions& options, const TextFn& on_text);
+};
+
+Status Session::State::restart() {
+  sequence.reset();
+  tokens.clear();
+  BUTTER_ASSIGN(sequence, engine->make_layer_caches(options));
+  return {};
+}
+
+// Keeps the positions that the prompt has in common with the cache; at least its last token is fed again.
+Result<int64_t> Session::State::reuse(const std::vector<int32_t>& ids) {
+  const size_t limit = std::min(tokens.size(), ids.size() - 1);
+  const auto differs = std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(limit), ids.begin());
+  BUTTER_ASSIGN(const int64_t reached, sequence->truncate(differs.first - tokens.begin()));
+  tokens.resize(static_cast<size_t>(reached));
+  return reached;
+}
+
+// Turns tokens into text that may be shown, piece by piece.
+class AnswerStream {
+ public:
+  AnswerStream(const Tokenizer* tokenizer, const GenerateOptions& options, const TextFn& on_text, GenerateResult& result)
+      : on_text_(on_text), result_(result), stops_(options.stop) {
+    if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer);
+  }
+
+  // False when the answer is over: a stop string, or the reader's wish.
+  bool push(int32_t id) { return !detokenizer_ || show(stops_.push(detokenizer_->push(id))); }
+  void finish() {
+    if (!detokenizer_ || stops_.stopped()) return;
+    std::string rest = stops_.push(detokenizer_->finish());
+    if (!stops_.stopped()) rest += stops_.finish();
+    show(rest);
+  }
+  bool stopped() const { return stops_.stopped(); }
+
+ private:
+  bool show(const std::string& text) {
+    result_.text += text;
+    const bool wanted = text.empty() || !on_text_ || on_text_(text);
+    return wanted && !stops_.stopped();
+  }
+
+  const TextFn& on_text_;
+  GenerateResult& result_;
+  StopFilter stops_;
+  std::optional<Detokenizer> detokenizer_;
+};
+
+Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids, const GenerateOptions& options,
+                                                const TextFn& on_text) {
+  BUTTER_TRY(check_options(options));
+  if (ids.empty()) return fail(StatusCode::kInvalidArgument, "the prompt is empty; at least one token is expected");
+  const auto prompt = static_cast<int64_t>(ids.size());
+  if (!sequence->unbounded() && prompt > sequence->max_context()) {
+    return fail(StatusCode::kLimit, "the prompt has {} tokens; the context holds {} (--max-context)", prompt,
+                sequence->max_context());
+  }
+  const Tokenizer* tokenizer = engine->tokenizer();
+  GenerateResult result;
+  result.prompt_tokens = prompt;
+  const Clock::time_point start = Clock::now();
+  BUTTER_ASSIGN(result.reused_tokens, reuse(ids));
+  Sampler sampler(options.sampling);
+  sampler.observe(ids);
+  AnswerStream answer(tokenizer, options, on_text, result);
+
+  engine->set_prefill_progress([&](int64_t done, int64_t total) {
+    if (options.on_prefill) options.on_prefill(done, total);
+    return !cancelled(options);
+  });
+  std::vector<int32_t> feed(ids.begin() + result.reused_tokens, ids.end());
+  result.finish_reason = "length";
+  while (options.max_tokens < 0 || static_cast<int64_t>(result.token_ids.size()) < options.max_tokens ||
+         result.token_ids.empty()) {
+    if (cancelled(options)) {
+      result.finish_reason = "cancelled";
+      break;
+    }
+    const int64_t end = sequence->position() + static_cast<int64_t>(feed.size());
+    if (!sequence->unbounded() && end > sequence->max_context()) break;
+    const auto next = engine->forward_sample(*sequence, feed, sampler);
+    const auto fed = sequence->position() - static_cast<int64_t>(tokens.size());
+    tokens.insert(tokens.end(), feed.begin(), feed.begin() + fed);
+    if (!next && next.error().code() == StatusCode::kCancelled) {
+      result.finish_reason = "cancelled";
+      break;
+    }
+    if (!next) {
+      engine->set_prefill_progress(nullptr);
+      return fail(next.error());
+    }
+    if (result.token_ids.empty()) {
+      engine->set_prefill_progress(nullptr);
+      result.prefill_seconds = result.time_to_first_token = seconds_since(start);
+    }
+    if (options.max_tokens == 0) break;
+    if (!options.ignore_eos && tokenizer != nullptr && tokenizer->is_end(*next)) {
+      result.finish_reason = "stop";
+      break;
+    }
+    result.token_ids.push_back(*next);
+    feed.assign(1, *next);
+    if (!answer.push(*next)) {
+      result.finish_reason = answer.stopped() ? "stop_string" : "cancelled";
+      break;
+    }
+  }
+  engine->set_prefill_progress(nullptr);
+  answer.finish();
+  if (result.prefill_seconds > 0) result.decode_seconds = seconds_since(start) - result.prefill_seconds;
+  result.kv_bytes = sequence->held_bytes();
+  BUTTER_ASSIGN(result.kv_raw_bytes, sequence->raw_bytes());
+  return result;
+}
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Result<Session> Session::create(Engine& engine, const SequenceOptions& options) {
+  auto state = std::make_unique<State>();
+  state->engine = &engine;
+  state->options = options;
+  BUTTER_TRY(state->restart());
+  BUTTER_ASSIGN(const auto source, engine.chat_template());
+  if (source) {
+    BUTTER_ASSIGN(state->chat_template, ChatTemplate::parse(*source));
+  }
+  return Session(std::move(state));
+}
+
+bool Session::has_chat_template() const { return state_->chat_template.has_value(); }
+void Session::reset() { (void)state_->restart(); }
+const Sequence& Session::sequence() const { return *state_->sequence; }
+const std::vector<int32_t>& Session::tokens() const { return state_->tokens; }
+
+}  // namespace butter

@@ -1,0 +1,102 @@
+#include "engine/tokenizer_source.h"
+
+#include <algorithm>
+
+namespace butter {
+namespace {
+
+// Keys of further tokens that end a turn.
+constexpr const char* kEndKeys[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id",
+                                    "tokenizer.ggml.eos_token_ids"};
+
+Result<std::optional<int64_t>> optional_id(const Attributes& metadata, const char* key) {
+  if (metadata.kind(key) == AttributeKind::kAbsent) return std::optional<int64_t>();
+  BUTTER_ASSIGN(const int64_t id, metadata.get_int(key));
+  return std::optional<int64_t>(id);
+}
+
+Result<std::vector<TokenType>> token_types(const Attributes& metadata) {
+  constexpr const char* kKey = "tokenizer.ggml.token_type";
+  std::vector<TokenType> types;
+  if (metadata.kind(kKey) == AttributeKind::kAbsent) return types;
+  BUTTER_ASSIGN(const std::vector<int64_t> numbers, metadata.get_ints(kKey));
+  types.reserve(numbers.size());
+  for (size_t id = 0; id < numbers.size(); ++id) {
+    const auto type = token_type_of(numbers[id]);
+    if (!type) return fail(StatusCode::kCorrupt, "{}[{}] is {}; 1 to 6 are expected", kKey, id, numbers[id]);
+    types.push_back(*type);
+  }
+  return types;
+}
+
+Result<TokenizerSpec> gguf_tokenizer(const Attributes& metadata) {
+  TokenizerSpec spec;
+  BUTTER_ASSIGN(const auto tokens, metadata.get_strings("tokenizer.ggml.tokens"));
+  spec.tokens.assign(tokens.begin(), tokens.end());
+  BUTTER_ASSIGN(spec.types, token_types(metadata));
+  BUTTER_ASSIGN(spec.model, metadata.get_string_or("tokenizer.ggml.model", "gpt2"));
+  BUTTER_ASSIGN(spec.pre_tokenizer, metadata.get_string_or("tokenizer.ggml.pre", "gpt2"));
+  if (metadata.kind("tokenizer.ggml.merges") != AttributeKind::kAbsent) {
+    BUTTER_ASSIGN(const auto merges, metadata.get_strings("tokenizer.ggml.merges"));
+    spec.merges.assign(merges.begin(), merges.end());
+  }
+  BUTTER_ASSIGN(spec.bos_id, optional_id(metadata, "tokenizer.ggml.bos_token_id"));
+  BUTTER_ASSIGN(spec.eos_id, optional_id(metadata, "tokenizer.ggml.eos_token_id"));
+  BUTTER_ASSIGN(spec.unk_id, optional_id(metadata, "tokenizer.ggml.unknown_token_id"));
+  BUTTER_ASSIGN(spec.pad_id, optional_id(metadata, "tokenizer.ggml.padding_token_id"));
+  BUTTER_ASSIGN(spec.add_bos, metadata.get_bool_or("tokenizer.ggml.add_bos_token", false));
+  BUTTER_ASSIGN(spec.add_eos, metadata.get_bool_or("tokenizer.ggml.add_eos_token", false));
+  BUTTER_ASSIGN(spec.add_prefix_space, metadata.get_bool_or("tokenizer.ggml.add_space_prefix", false));
+  for (const char* key : kEndKeys) {
+    if (metadata.kind(key) == AttributeKind::kAbsent) continue;
+    BUTTER_ASSIGN(const std::vector<int64_t> ids, metadata.get_int_or_ints(key));
+    spec.end_ids.insert(spec.end_ids.end(), ids.begin(), ids.end());
+  }
+  return spec;
+}
+
+Result<std::optional<std::string>> template_of_config(const std::string& text) {
+  BUTTER_ASSIGN(const Attributes config, Attributes::parse_json(text, "tokenizer_config.json"));
+  if (config.kind("chat_template") == AttributeKind::kAbsent) return std::optional<std::string>();
+  BUTTER_ASSIGN(const std::string_view source, config.get_string("chat_template"));
+  return std::optional<std::string>(source);
+}
+
+}  // namespace
+
+Result<std::optional<Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
+  if (checkpoint.format() == CheckpointFormat::kGguf) {
+    if (checkpoint.config().kind("tokenizer.ggml.tokens") == AttributeKind::kAbsent) return std::optional<Tokenizer>();
+    BUTTER_ASSIGN(const TokenizerSpec spec, gguf_tokenizer(checkpoint.config()));
+    BUTTER_ASSIGN(Tokenizer tokenizer, Tokenizer::create(spec));
+    return std::optional<Tokenizer>(std::move(tokenizer));
+  }
+  BUTTER_ASSIGN(const auto json, checkpoint.sidecar("tokenizer.json"));
+  if (!json) return std::optional<Tokenizer>();
+  BUTTER_ASSIGN(const auto config, checkpoint.sidecar("tokenizer_config.json"));
+  BUTTER_ASSIGN(const auto generation, checkpoint.sidecar("generation_config.json"));
+  BUTTER_ASSIGN(Tokenizer tokenizer,
+                Tokenizer::from_tokenizer_json(*json, config.value_or(""), generation.value_or("")));
+  return std::optional<Tokenizer>(std::move(tokenizer));
+}
+
+Result<std::optional<std::string>> load_chat_template(const Checkpoint& checkpoint) {
+  if (checkpoint.format() == CheckpointFormat::kGguf) {
+    if (checkpoint.config().kind("tokenizer.chat_template") == AttributeKind::kAbsent) return std::optional<std::string>();
+    BUTTER_ASSIGN(const std::string_view source, checkpoint.config().get_string("tokenizer.chat_template"));
+    return std::optional<std::string>(source);
+  }
+  BUTTER_ASSIGN(auto own_file, checkpoint.sidecar("chat_template.jinja"));
+  if (own_file) return own_file;
+  BUTTER_ASSIGN(const auto config, checkpoint.sidecar("tokenizer_config.json"));
+  if (!config) return std::optional<std::string>();
+  return template_of_config(*config);
+}
+
+Status check_vocabulary(const Tokenizer& tokenizer, int vocabulary) {
+  if (tokenizer.vocab_size() <= vocabulary) return {};
+  return fail(StatusCode::kCorrupt, "the tokenizer has {} tokens; the model has embeddings for {}", tokenizer.vocab_size(),
+              vocabulary);
+}
+
+}  // namespace butter

@@ -1,0 +1,21 @@
+// The tokenizer and chat template of a checkpoint: from GGUF metadata, or the files beside safetensors.
+#pragma once
+
+#include <optional>
+
+#include "butter/tokenizer.h"
+#include "checkpoint/checkpoint.h"
+#include "core/status.h"
+
+namespace butter {
+
+// Nothing where the checkpoint has no tokenizer: it runs on token ids.
+Result<std::optional<Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
+
+// The source text of the chat template; nothing where there is none.
+Result<std::optional<std::string>> load_chat_template(const Checkpoint& checkpoint);
+
+// A tokenizer must not make ids that the model has no embedding for.
+Status check_vocabulary(const Tokenizer& tokenizer, int vocabulary);
+
+}  // namespace butter

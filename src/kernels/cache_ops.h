@@ -1,0 +1,44 @@
+// Writing rows into open pages, and sealing full ones: what both host devices share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/status.h"
+#include "kernels/attention.h"
+#include "kernels/step_views.h"
+
+namespace butter {
+
+// The first value of a step that is NaN or infinite, by (layer, position, head): the same whichever worker met it.
+class NonFinite {
+ public:
+  void reset() { first_.store(kNothing, std::memory_order_relaxed); }
+  void report(int layer, int64_t position, int head);
+  bool found() const { return first_.load(std::memory_order_relaxed) != kNothing; }
+  // "layer 3, KV head 1, position 17: ... " as an error; nothing where none was found.
+  Status status() const;
+
+ private:
+  static constexpr uint64_t kNothing = ~uint64_t{0};
+  std::atomic<uint64_t> first_{kNothing};
+};
+
+// Converts `count` floats to the raw type; false if one of them is NaN or infinite, or becomes so.
+using ConvertRowFn = bool (*)(const float* from, int64_t count, DType raw, std::byte* to);
+
+// Scalar text, round to nearest even.
+bool convert_row(const float* from, int64_t count, DType raw, std::byte* to);
+
+// Writes row `row` of a sequence (its K and V of every head, [kv_heads][dim]) to its page, and to the pinned rows if
+// it is one of the first. Different rows may be written at once.
+void write_kv_row(const AttendSequence& sequence, int64_t row, const float* key, const float* value, ConvertRowFn convert,
+                  NonFinite& non_finite);
+
+// Bytes of scratch that seal_head needs.
+int64_t seal_scratch_bytes(const KvLayerShape& shape, DType raw);
+
+// Encodes one head of a page that the step fills. Rows of positions 0..3 count as zero: they are pinned.
+void seal_head(const AttendSequence& sequence, int64_t page, int head, bool reference_codec, Isa isa, std::byte* scratch);
+
+}  // namespace butter

@@ -1,0 +1,487 @@
+// CpuDevice: runs a Program on a team of threads, in one region a step.
+//
+// At prepare() the ops are grouped into phases; a barrier stands between two phases, nowhere else:
+//   rows    a run of ops that work on each row alone (embed, norms, rope, write kv); a worker does all of them for
+//           the rows it owns
+//   linear  a LinearOp, with the norm or activation before it where that feeds nothing else. In steps of few rows
+//           every worker makes the input for itself, which is quicker than meeting at a barrier; then each owns a
+//           slice of the output columns
+//   seal, attend, gather
+// Who does what depends on the number of workers; what is computed does not.
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/dequantise.h"
+#include "kernels/cache_ops.h"
+#include "kernels/cpu/linear.h"
+#include "kernels/device.h"
+#include "kernels/reference/ops.h"
+#include "kernels/step_views.h"
+
+namespace butter {
+namespace {
+
+// Up to so many rows every worker prepares linear inputs for itself.
+constexpr int kPrivateRows = 4;
+
+enum class PhaseKind : uint8_t { kRows, kLinear, kSeal, kAttend, kGather };
+
+struct Phase {
+  PhaseKind kind = PhaseKind::kRows;
+  size_t first = 0;  // ops [first, end)
+  size_t end = 0;
+};
+
+bool is_row_op(const Op& op) {
+  return std::holds_alternative<EmbedOp>(op) || std::holds_alternative<RmsNormOp>(op) ||
+         std::holds_alternative<RopeOp>(op) || std::holds_alternative<WriteKvOp>(op) ||
+         std::holds_alternative<ActivateMulOp>(op);
+}
+
+// The slot that a norm or activation writes; kNone for other ops.
+SlotId produced_slot(const Op& op) {
+  if (const auto* norm = std::get_if<RmsNormOp>(&op)) return norm->out == norm->in ? kNone : norm->out;
+  if (const auto* activation = std::get_if<ActivateMulOp>(&op)) return activation->out;
+  return kNone;
+}
+
+bool feeds_linear(const std::vector<Op>& ops, size_t index) {
+  if (index + 1 >= ops.size()) return false;
+  const auto* linear = std::get_if<LinearOp>(&ops[index + 1]);
+  return linear != nullptr && produced_slot(ops[index]) == linear->in;
+}
+
+std::vector<Phase> group_phases(const std::vector<Op>& ops) {
+  std::vector<Phase> phases;
+  for (size_t i = 0; i < ops.size();) {
+    Phase phase;
+    phase.first = i;
+    if (feeds_linear(ops, i)) {
+      phase.kind = PhaseKind::kLinear;
+      phase.end = i + 2;
+    } else if (is_row_op(ops[i])) {
+      phase.end = i + 1;
+      while (phase.end < ops.size() && is_row_op(ops[phase.end]) && !feeds_linear(ops, phase.end)) ++phase.end;
+    } else {
+      phase.end = i + 1;
+      if (std::holds_alternative<LinearOp>(ops[i])) phase.kind = PhaseKind::kLinear;
+      if (std::holds_alternative<SealOp>(ops[i])) phase.kind = PhaseKind::kSeal;
+      if (std::holds_alternative<AttendOp>(ops[i])) phase.kind = PhaseKind::kAttend;
+      if (std::holds_alternative<GatherRowsOp>(ops[i])) phase.kind = PhaseKind::kGather;
+    }
+    i = phase.end;
+    phases.push_back(phase);
+  }
+  return phases;
+}
+
+// Sizes of the workspace's pieces; planned and taken by the same list.
+struct WorkspacePlan {
+  std::vector<int64_t> slots;
+  std::vector<int64_t> angles;  // a rope table each: cos and sin of every row
+  int64_t input = 0;            // a linear input that workers share
+  int64_t attend = 0;
+  int64_t kv = 0;
+  // Of each worker.
+  int64_t private_rows = 0;
+  int64_t private_input = 0;
+  int64_t linear = 0;
+  int64_t seal = 0;
+  int workers = 1;
+
+  int64_t total() const {
+    int64_t bytes = Arena::piece_bytes(input) + Arena::piece_bytes(attend) + Arena::piece_bytes(kv);
+    for (int64_t slot : slots) bytes += Arena::piece_bytes(slot);
+    for (int64_t table : angles) bytes += Arena::piece_bytes(table);
+    return bytes + workers * (Arena::piece_bytes(private_rows) + Arena::piece_bytes(private_input) +
+                              Arena::piece_bytes(linear) + Arena::piece_bytes(seal));
+  }
+};
+
+struct WorkerScratch {
+  float* rows = nullptr;
+  std::byte* input = nullptr;
+  std::byte* linear = nullptr;
+  std::byte* seal = nullptr;
+};
+
+class CpuProgram final : public PreparedProgram {
+ public:
+  CpuProgram(const Program& source, const StepLimits& step_limits)
+      : program(source), phases(group_phases(program.ops)), views(program, step_limits) {}
+
+  int64_t workspace_bytes() const override { return workspace.capacity(); }
+  const float* logits() const override { return slots[static_cast<size_t>(program.logits)]; }
+  const float* hidden() const override { return slots[static_cast<size_t>(program.hidden)]; }
+
+  int64_t width(SlotId slot) const { return program.slots[static_cast<size_t>(slot)].width; }
+  float* row(SlotId slot, int64_t index) const { return slots[static_cast<size_t>(slot)] + index * width(slot); }
+
+  const Program program;
+  const std::vector<Phase> phases;
+  StepViews views;
+  Arena workspace;
+  std::vector<float*> slots;
+  std::vector<float*> angles;
+  std::byte* input = nullptr;
+  std::byte* attend = nullptr;
+  std::byte* kv = nullptr;
+  std::vector<WorkerScratch> workers;
+  NonFinite non_finite;
+};
+
+// What the ops of one step need, seen by one worker.
+struct StepContext {
+  CpuProgram& program;
+  const StepInputs& inputs;
+  const Worker& worker;
+  int64_t rows;        // of the step
+  int64_t logit_rows;
+  IndexRange own_rows;  // of the step's rows, in row phases
+  cpu::LinearPath path;
+
+  WorkerScratch& scratch() const { return program.workers[static_cast<size_t>(worker.index())]; }
+  int64_t rows_of(SlotId slot) const {
+    return program.program.slots[static_cast<size_t>(slot)].rows == SlotRows::kStep ? rows : logit_rows;
+  }
+};
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(Isa isa, int threads) : isa_(isa), pool_(threads) {
+    info_ = {"cpu", isa_name(isa), pool_.threads()};
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  DType raw_dtype(DType wanted) const override { return wanted; }
+
+  Result<LoadedWeight> load_linear(const std::string& name, const TensorView& view) override {
+    auto weight = cpu::LinearWeight::allocate(view, isa_);
+    if (!weight) return fail(weight.error().within(name));
+    if (weight->copied()) {
+      pool_.run([&](const Worker& worker) { weight->repack(worker.slice(view.rows(), cpu::kPanelRows)); });
+    }
+    weight->finish();
+    weight_bytes_ += weight->bytes();
+    widest_row_ = std::max(widest_row_, weight->columns());
+    const bool copied = weight->copied();
+    linears_.push_back(std::move(*weight));
+    return LoadedWeight{static_cast<WeightId>(linears_.size()) - 1, copied};
+  }
+
+  Result<LoadedWeight> load_vector(const std::string& name, const TensorView& view) override {
+    if (dtype_info(view.dtype).quantised) {
+      return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16", name,
+                  dtype_name(view.dtype));
+    }
+    std::vector<float> values(static_cast<size_t>(view.shape.elements()));
+    dequantise_row(view.dtype, view.data, view.shape.elements(), values.data());
+    weight_bytes_ += static_cast<int64_t>(values.size() * sizeof(float));
+    vectors_.push_back(std::move(values));
+    return LoadedWeight{static_cast<WeightId>(vectors_.size()) - 1, true};
+  }
+
+  int64_t weight_bytes() const override { return weight_bytes_; }
+  std::string weight_form(WeightId id) const override { return linears_[static_cast<size_t>(id)].form_name(); }
+
+  int64_t workspace_bytes(const Program& program, const StepLimits& limits) const override {
+    return plan(program, limits).total();
+  }
+
+  Result<std::unique_ptr<PreparedProgram>> prepare(const Program& program, const StepLimits& limits) override {
+    auto prepared = std::make_unique<CpuProgram>(program, limits);
+    const WorkspacePlan sizes = plan(program, limits);
+    BUTTER_ASSIGN(Buffer buffer, Buffer::allocate(sizes.total()));
+    prepared->workspace = Arena(std::move(buffer));
+    Arena& arena = prepared->workspace;
+    for (int64_t bytes : sizes.slots) prepared->slots.push_back(reinterpret_cast<float*>(arena.take(bytes)));
+    for (int64_t bytes : sizes.angles) prepared->angles.push_back(reinterpret_cast<float*>(arena.take(bytes)));
+    prepared->input = arena.take(sizes.input);
+    prepared->attend = arena.take(sizes.attend);
+    prepared->kv = arena.take(sizes.kv);
+    for (int i = 0; i < sizes.workers; ++i) {
+      WorkerScratch scratch;
+      scratch.rows = reinterpret_cast<float*>(arena.take(sizes.private_rows));
+      scratch.input = arena.take(sizes.private_input);
+      scratch.linear = arena.take(sizes.linear);
+      scratch.seal = arena.take(sizes.seal);
+      prepared->workers.push_back(scratch);
+    }
+    return std::unique_ptr<PreparedProgram>(std::move(prepared));
+  }
+
+  Status start_step(PreparedProgram& prepared, const StepInputs& inputs, const TraceFn* trace) override {
+    auto& program = static_cast<CpuProgram&>(prepared);
+    BUTTER_TRY(program.views.check(inputs));
+    program.views.set(inputs, program.kv);
+    program.non_finite.reset();
+    ++submitted_;
+    const auto region = [&](const Worker& worker) { run_program(program, inputs, worker, trace); };
+    pool_.run(std::ref(region));
+    return {};
+  }
+
+  Status finish_step(PreparedProgram& prepared) override {
+    completed_ = submitted_;
+    return static_cast<CpuProgram&>(prepared).non_finite.status();
+  }
+
+  uint64_t submitted() const override { return submitted_; }
+  uint64_t completed() const override { return completed_; }
+
+ private:
+  WorkspacePlan plan(const Program& program, const StepLimits& limits) const {
+    WorkspacePlan sizes;
+    sizes.workers = pool_.threads();
+    for (const Slot& slot : program.slots) {
+      const int64_t rows = slot.rows == SlotRows::kStep ? limits.rows : limits.logit_rows;
+      sizes.slots.push_back(rows * slot.width * static_cast<int64_t>(sizeof(float)));
+    }
+    for (const RopeTable& table : program.rope_tables) {
+      sizes.angles.push_back(limits.rows * static_cast<int64_t>(2 * table.inv_freq.size() * sizeof(float)));
+    }
+    const int64_t rows = std::max(limits.rows, limits.logit_rows);
+    for (cpu::InputKind kind : {cpu::InputKind::kFloat, cpu::InputKind::kInt8, cpu::InputKind::kBf16}) {
+      sizes.input = std::max(sizes.input, cpu::input_bytes(kind, rows, widest_row_));
+      sizes.private_input = std::max(sizes.private_input, cpu::input_bytes(kind, kPrivateRows, widest_row_));
+    }
+    sizes.private_rows = kPrivateRows * widest_row_ * static_cast<int64_t>(sizeof(float));
+    sizes.linear = cpu::linear_scratch_bytes(isa_, widest_row_);
+    sizes.kv = StepViews::scratch_bytes(program, limits);
+    for (const KvLayerShape& shape : program.kv_layers) {
+      sizes.seal = std::max(sizes.seal, seal_scratch_bytes(shape, limits.raw));
+    }
+    for (const Op& op : program.ops) {
+      const auto* attend = std::get_if<AttendOp>(&op);
+      if (attend == nullptr) continue;
+      const KvLayerShape& shape = program.kv_layers[static_cast<size_t>(attend->kv_layer)];
+      const AttendLimits attend_limits{limits.rows,    limits.max_positions, attend->q_heads, shape.kv_heads,
+                                       shape.key_dim, shape.value_dim,      pool_.threads()};
+      sizes.attend = std::max(sizes.attend, cpu::attend_scratch_bytes(attend_limits));
+    }
+    return sizes;
+  }
+
+  void run_program(CpuProgram& program, const StepInputs& inputs, const Worker& worker, const TraceFn* trace) {
+    const auto rows = static_cast<int64_t>(inputs.ids.size());
+    const cpu::LinearPath path = cpu::linear_path(rows);
+    const int64_t grain = path == cpu::LinearPath::kPrefill ? cpu::input_grain(cpu::InputKind::kBf16) : 1;
+    const StepContext step{program, inputs, worker, rows, static_cast<int64_t>(inputs.logit_rows.size()),
+                           worker.slice(rows, grain), path};
+    fill_angles(step);
+    for (const Phase& phase : program.phases) {
+      run_phase(step, phase);
+      worker.barrier();
+      if (program.non_finite.found()) return;
+      if (trace == nullptr) continue;
+      if (worker.index() == 0) trace_phase(step, phase, *trace);
+      worker.barrier();
+    }
+  }
+
+  // cos and sin for the rows that this worker turns itself.
+  void fill_angles(const StepContext& step) {
+    for (size_t t = 0; t < step.program.angles.size(); ++t) {
+      const RopeTable& table = step.program.program.rope_tables[t];
+      const auto pairs = static_cast<int64_t>(table.inv_freq.size());
+      for_own_rows(step, [&](int64_t row, int64_t position) {
+        float* cos = step.program.angles[t] + row * 2 * pairs;
+        reference::rope_angles(table, position, cos, cos + pairs);
+      });
+    }
+  }
+
+  // each(row of the step, its position) for the rows that the worker owns.
+  template <typename Each>
+  static void for_own_rows(const StepContext& step, const Each& each) {
+    for (const StepSequence& sequence : step.inputs.sequences) {
+      const int64_t begin = std::max<int64_t>(sequence.first_row, step.own_rows.begin);
+      const int64_t end = std::min<int64_t>(sequence.first_row + sequence.rows, step.own_rows.end);
+      for (int64_t row = begin; row < end; ++row) each(row, sequence.position + row - sequence.first_row);
+    }
+  }
+
+  void run_phase(const StepContext& step, const Phase& phase) {
+    const std::vector<Op>& ops = step.program.program.ops;
+    switch (phase.kind) {
+      case PhaseKind::kRows:
+        for (size_t i = phase.first; i < phase.end; ++i) {
+          std::visit([&](const auto& op) { run_rows(op, step, step.own_rows, nullptr); }, ops[i]);
+        }
+        return;
+      case PhaseKind::kLinear:
+        return run_linear(step, phase);
+      case PhaseKind::kSeal:
+        return run_seal(std::get<SealOp>(ops[phase.first]), step);
+      case PhaseKind::kAttend:
+        return run_attend(std::get<AttendOp>(ops[phase.first]), step);
+      case PhaseKind::kGather:
+        return run_gather(std::get<GatherRowsOp>(ops[phase.first]), step);
+    }
+  }
+
+  static void trace_phase(const StepContext& step, const Phase& phase, const TraceFn& trace) {
+    const Program& program = step.program.program;
+    for (size_t i = phase.first; i < phase.end; ++i) {
+      const SlotId slot = written_slot(program.ops[i]);
+      if (slot == kNone) continue;
+      trace(program.labels[i], program.slots[static_cast<size_t>(slot)], step.program.row(slot, 0), step.rows_of(slot));
+    }
+  }
+
+  const float* vector(WeightId id) const { return id == kNone ? nullptr : vectors_[static_cast<size_t>(id)].data(); }
+
+  // --- Row ops: rows [rows.begin, rows.end), into the op's own slot, or into `out` (row 0 first) where given.
+
+  void run_rows(const EmbedOp& op, const StepContext& step, IndexRange rows, float*) {
+    const cpu::LinearWeight& table = linears_[static_cast<size_t>(op.table)];
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      float* out = step.program.row(op.out, r);
+      table.dequantise_row(step.inputs.ids[static_cast<size_t>(r)], out);
+      if (op.scale == 1) continue;
+      for (int64_t i = 0; i < table.columns(); ++i) out[i] *= op.scale;
+    }
+  }
+
+  void run_rows(const RmsNormOp& op, const StepContext& step, IndexRange rows, float* out) {
+    const int64_t width = step.program.width(op.in);
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      float* to = out != nullptr ? out + r * width : step.program.row(op.out, r);
+      reference::rms_norm(op, step.program.row(op.in, r), width, vector(op.weight), to);
+    }
+  }
+
+  void run_rows(const RopeOp& op, const StepContext& step, IndexRange rows, float*) {
+    const auto table = static_cast<size_t>(op.table);
+    const auto pairs = static_cast<int64_t>(step.program.program.rope_tables[table].inv_freq.size());
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      const float* cos = step.program.angles[table] + r * 2 * pairs;
+      reference::rope(op, pairs, cos, cos + pairs, step.program.row(op.in_out, r));
+    }
+  }
+
+  void run_rows(const WriteKvOp& op, const StepContext& step, IndexRange rows, float*) {
+    const AttendSequence* sequences = step.program.views.layer(op.kv_layer);
+    for (int s = 0; s < step.program.views.sequences(); ++s) {
+      const int64_t first = sequences[s].first_row;
+      const int64_t begin = std::max(first, rows.begin), end = std::min(first + sequences[s].rows, rows.end);
+      for (int64_t r = begin; r < end; ++r) {
+        write_kv_row(sequences[s], r - first, step.program.row(op.key, r), step.program.row(op.value, r), convert_row,
+                     step.program.non_finite);
+      }
+    }
+  }
+
+  void run_rows(const ActivateMulOp& op, const StepContext& step, IndexRange rows, float* out) {
+    const int64_t width = step.program.width(op.out);
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      float* to = out != nullptr ? out + r * width : step.program.row(op.out, r);
+      reference::activate_mul(op.activation, step.program.row(op.gate, r), step.program.row(op.up, r), width, to);
+    }
+  }
+
+  // Ops that never stand in a row phase.
+  template <typename OtherOp>
+  void run_rows(const OtherOp&, const StepContext&, IndexRange, float*) {
+    BUTTER_CHECK(!"an op without a row form");
+  }
+
+  // --- Linear ------------------------------------------------------------------------------------------------
+
+  void run_linear(const StepContext& step, const Phase& phase) {
+    const std::vector<Op>& ops = step.program.program.ops;
+    const auto& op = std::get<LinearOp>(ops[phase.end - 1]);
+    const Op* producer = phase.end - phase.first == 2 ? &ops[phase.first] : nullptr;
+    const int64_t rows = step.rows_of(op.in);
+    if (rows == 0) return;
+    const cpu::LinearPath path = rows < cpu::kPrefillRows ? cpu::LinearPath::kDecode : step.path;
+    const bool alone = rows <= kPrivateRows;  // every worker makes the input for itself
+    const IndexRange own = alone ? IndexRange{0, rows} : step.worker.slice(rows, cpu::input_grain(cpu::InputKind::kBf16));
+
+    cpu::LinearInput input;
+    input.x = step.program.row(op.in, 0);
+    input.stride = input.columns = step.program.width(op.in);
+    input.rows = rows;
+    input.prepared = alone ? step.scratch().input : step.program.input;
+    if (producer != nullptr) {
+      // The first worker's copy is the slot itself, where traces and callers look for it.
+      const bool in_slot = !alone || step.worker.index() == 0;
+      float* out = in_slot ? nullptr : step.scratch().rows;
+      std::visit([&](const auto& made) { run_rows(made, step, own, out); }, *producer);
+      if (!in_slot) input.x = out;
+    }
+    bool prepared[cpu::kInputKinds] = {};
+    for (int i = 0; i < op.count; ++i) {
+      const LinearPart& part = op.parts[static_cast<size_t>(i)];
+      const cpu::LinearWeight& weight = linears_[static_cast<size_t>(part.weight)];
+      const cpu::InputKind kind = cpu::input_kind(weight, path);
+      if (kind != input.kind || !prepared[static_cast<size_t>(kind)]) {
+        // A second kind goes where the first one stands: wait until everyone has read that.
+        if (i > 0 && !alone) step.worker.barrier();
+        input.kind = kind;
+        cpu::prepare_input(isa_, input, own);
+        std::fill(std::begin(prepared), std::end(prepared), false);
+        prepared[static_cast<size_t>(kind)] = true;
+        if (!alone) step.worker.barrier();
+      }
+      const LinearTarget target{step.program.row(part.out, 0), step.program.width(part.out), vector(part.bias),
+                                part.accumulate, part.multiplier};
+      cpu::linear(weight, input, step.worker.slice(weight.rows(), cpu::kPanelRows), target, step.scratch().linear);
+    }
+  }
+
+  // --- The others --------------------------------------------------------------------------------------------
+
+  void run_seal(const SealOp& op, const StepContext& step) {
+    const AttendSequence* sequences = step.program.views.layer(op.kv_layer);
+    for (int s = 0; s < step.program.views.sequences(); ++s) {
+      const AttendSequence& sequence = sequences[s];
+      if (!sequence.view.scheme.seals()) continue;
+      const PageSpan filled = filled_pages(sequence);
+      const int heads = sequence.view.shape.kv_heads;
+      const IndexRange own = step.worker.slice((filled.end - filled.begin) * heads);
+      for (int64_t item = own.begin; item < own.end; ++item) {
+        seal_head(sequence, filled.begin + item / heads, static_cast<int>(item % heads), false, isa_, step.scratch().seal);
+      }
+    }
+  }
+
+  void run_attend(const AttendOp& op, const StepContext& step) {
+    AttendBatch batch;
+    batch.sequences = step.program.views.layer(op.kv_layer);
+    batch.count = step.program.views.sequences();
+    batch.queries = step.program.row(op.query, 0);
+    batch.out = step.program.row(op.out, 0);
+    batch.q_heads = op.q_heads;
+    batch.scale = op.scale;
+    cpu::attend(batch, isa_, step.program.attend, step.worker);
+  }
+
+  void run_gather(const GatherRowsOp& op, const StepContext& step) {
+    const IndexRange own = step.worker.slice(step.logit_rows);
+    for (int64_t i = own.begin; i < own.end; ++i) {
+      std::memcpy(step.program.row(op.out, i), step.program.row(op.in, step.inputs.logit_rows[static_cast<size_t>(i)]),
+                  static_cast<size_t>(step.program.width(op.in)) * sizeof(float));
+    }
+  }
+
+  const Isa isa_;
+  ThreadPool pool_;
+  DeviceInfo info_;
+  std::vector<cpu::LinearWeight> linears_;
+  std::vector<std::vector<float>> vectors_;
+  int64_t weight_bytes_ = 0;
+  int64_t widest_row_ = 1;
+  uint64_t submitted_ = 0;
+  uint64_t completed_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_cpu_device(int threads) {
+  BUTTER_ASSIGN(const Isa isa, choose_isa());
+  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(isa, threads > 0 ? threads : usable_cpus()));
+}
+
+}  // namespace butter

@@ -1,0 +1,254 @@
+// ReferenceDevice: one thread, float32 rows and arithmetic, every op in the plain text of reference/. The
+// specification that other devices are compared with; it computes each row alone, so answers do not depend on how
+// tokens are cut into steps, bit for bit.
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/dequantise.h"
+#include "kernels/cache_ops.h"
+#include "kernels/device.h"
+#include "kernels/reference/linear.h"
+#include "kernels/reference/ops.h"
+#include "kernels/step_views.h"
+
+namespace butter {
+namespace {
+
+class ReferenceDevice;
+
+class ReferenceProgram final : public PreparedProgram {
+ public:
+  ReferenceProgram(const Program& source, const StepLimits& step_limits)
+      : program(source), limits(step_limits), views(program, step_limits) {}
+
+  int64_t workspace_bytes() const override { return workspace.capacity(); }
+  const float* logits() const override { return slots[static_cast<size_t>(program.logits)]; }
+  const float* hidden() const override { return slots[static_cast<size_t>(program.hidden)]; }
+
+  const Program program;
+  const StepLimits limits;
+  StepViews views;
+  Arena workspace;
+  std::vector<float*> slots;
+  float* row_scratch = nullptr;   // one decoded weight row
+  float* angles = nullptr;        // cos and sin of one position
+  std::byte* kv_scratch = nullptr;
+  std::byte* seal_scratch = nullptr;
+  NonFinite non_finite;
+};
+
+// Sizes of the workspace's pieces, in order: planned and taken by the same list.
+struct WorkspacePlan {
+  std::vector<int64_t> slot_bytes;
+  int64_t row_scratch_bytes = 0;
+  int64_t angle_bytes = 0;
+  int64_t kv_scratch_bytes = 0;
+  int64_t seal_bytes = 0;
+
+  int64_t total() const {
+    int64_t bytes = Arena::piece_bytes(row_scratch_bytes) + Arena::piece_bytes(angle_bytes) +
+                    Arena::piece_bytes(kv_scratch_bytes) + Arena::piece_bytes(seal_bytes);
+    for (int64_t slot : slot_bytes) bytes += Arena::piece_bytes(slot);
+    return bytes;
+  }
+};
+
+class ReferenceDevice final : public Device {
+ public:
+  const DeviceInfo& info() const override { return info_; }
+  DType raw_dtype(DType) const override { return DType::kF32; }
+
+  Result<LoadedWeight> load_linear(const std::string&, const TensorView& weight) override {
+    linears_.push_back(weight);
+    weight_bytes_ += weight.bytes();
+    widest_row_ = std::max(widest_row_, weight.columns());
+    return LoadedWeight{static_cast<WeightId>(linears_.size()) - 1, false};
+  }
+
+  Result<LoadedWeight> load_vector(const std::string& name, const TensorView& weight) override {
+    if (dtype_info(weight.dtype).quantised) {
+      return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16", name,
+                  dtype_name(weight.dtype));
+    }
+    std::vector<float> values(static_cast<size_t>(weight.shape.elements()));
+    dequantise_row(weight.dtype, weight.data, weight.shape.elements(), values.data());
+    weight_bytes_ += static_cast<int64_t>(values.size() * sizeof(float));
+    vectors_.push_back(std::move(values));
+    return LoadedWeight{static_cast<WeightId>(vectors_.size()) - 1, true};
+  }
+
+  int64_t weight_bytes() const override { return weight_bytes_; }
+  std::string weight_form(WeightId id) const override { return dtype_name(linears_[static_cast<size_t>(id)].dtype); }
+
+  int64_t workspace_bytes(const Program& program, const StepLimits& limits) const override {
+    return plan(program, limits).total();
+  }
+
+  Result<std::unique_ptr<PreparedProgram>> prepare(const Program& program, const StepLimits& limits) override {
+    auto prepared = std::make_unique<ReferenceProgram>(program, limits);
+    const WorkspacePlan sizes = plan(program, limits);
+    BUTTER_ASSIGN(Buffer buffer, Buffer::allocate(sizes.total()));
+    prepared->workspace = Arena(std::move(buffer));
+    Arena& arena = prepared->workspace;
+    for (int64_t bytes : sizes.slot_bytes) prepared->slots.push_back(reinterpret_cast<float*>(arena.take(bytes)));
+    prepared->row_scratch = reinterpret_cast<float*>(arena.take(sizes.row_scratch_bytes));
+    prepared->angles = reinterpret_cast<float*>(arena.take(sizes.angle_bytes));
+    prepared->kv_scratch = arena.take(sizes.kv_scratch_bytes);
+    prepared->seal_scratch = arena.take(sizes.seal_bytes);
+    return std::unique_ptr<PreparedProgram>(std::move(prepared));
+  }
+
+  Status start_step(PreparedProgram& prepared, const StepInputs& inputs, const TraceFn* trace) override {
+    auto& step = static_cast<ReferenceProgram&>(prepared);
+    BUTTER_TRY(step.views.check(inputs));
+    step.views.set(inputs, step.kv_scratch);
+    step.non_finite.reset();
+    ++submitted_;
+    for (size_t i = 0; i < step.program.ops.size() && !step.non_finite.found(); ++i) {
+      const Op& op = step.program.ops[i];
+      std::visit([&](const auto& known) { run(known, step, inputs); }, op);
+      const SlotId written = written_slot(op);
+      if (trace == nullptr || written == kNone) continue;
+      const Slot& slot = step.program.slots[static_cast<size_t>(written)];
+      (*trace)(step.program.labels[i], slot, step.slots[static_cast<size_t>(written)], rows_of(slot, inputs));
+    }
+    return {};
+  }
+
+  Status finish_step(PreparedProgram& prepared) override {
+    completed_ = submitted_;
+    return static_cast<ReferenceProgram&>(prepared).non_finite.status();
+  }
+
+  uint64_t submitted() const override { return submitted_; }
+  uint64_t completed() const override { return completed_; }
+
+ private:
+  static int64_t rows_of(const Slot& slot, const StepInputs& inputs) {
+    return static_cast<int64_t>(slot.rows == SlotRows::kStep ? inputs.ids.size() : inputs.logit_rows.size());
+  }
+
+  WorkspacePlan plan(const Program& program, const StepLimits& limits) const {
+    WorkspacePlan sizes;
+    for (const Slot& slot : program.slots) {
+      const int64_t rows = slot.rows == SlotRows::kStep ? limits.rows : limits.logit_rows;
+      sizes.slot_bytes.push_back(rows * slot.width * static_cast<int64_t>(sizeof(float)));
+    }
+    sizes.row_scratch_bytes = widest_row_ * static_cast<int64_t>(sizeof(float));
+    for (const RopeTable& table : program.rope_tables) {
+      sizes.angle_bytes = std::max(sizes.angle_bytes, static_cast<int64_t>(2 * table.inv_freq.size() * sizeof(float)));
+    }
+    sizes.kv_scratch_bytes = StepViews::scratch_bytes(program, limits);
+    for (const KvLayerShape& shape : program.kv_layers) {
+      sizes.seal_bytes = std::max(sizes.seal_bytes, seal_scratch_bytes(shape, DType::kF32));
+    }
+    return sizes;
+  }
+
+  static int64_t width(const ReferenceProgram& step, SlotId slot) {
+    return step.program.slots[static_cast<size_t>(slot)].width;
+  }
+  static float* row(const ReferenceProgram& step, SlotId slot, int64_t index) {
+    return step.slots[static_cast<size_t>(slot)] + index * width(step, slot);
+  }
+  int64_t rows(const ReferenceProgram& step, SlotId slot, const StepInputs& inputs) const {
+    return rows_of(step.program.slots[static_cast<size_t>(slot)], inputs);
+  }
+  const float* vector(WeightId id) const { return id == kNone ? nullptr : vectors_[static_cast<size_t>(id)].data(); }
+
+  void run(const EmbedOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    for (size_t r = 0; r < inputs.ids.size(); ++r) {
+      reference::embed(linears_[static_cast<size_t>(op.table)], inputs.ids[r], op.scale,
+                       row(step, op.out, static_cast<int64_t>(r)));
+    }
+  }
+
+  void run(const RmsNormOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    for (int64_t r = 0; r < rows(step, op.in, inputs); ++r) {
+      reference::rms_norm(op, row(step, op.in, r), width(step, op.in), vector(op.weight), row(step, op.out, r));
+    }
+  }
+
+  void run(const LinearOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    for (int i = 0; i < op.count; ++i) {
+      const LinearPart& part = op.parts[static_cast<size_t>(i)];
+      const TensorView& weight = linears_[static_cast<size_t>(part.weight)];
+      const LinearTarget target{row(step, part.out, 0), width(step, part.out), vector(part.bias),
+                                           part.accumulate, part.multiplier};
+      reference::linear(weight, row(step, op.in, 0), width(step, op.in), rows(step, op.in, inputs), {0, weight.rows()},
+                        target, step.row_scratch);
+    }
+  }
+
+  void run(const RopeOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    const RopeTable& table = step.program.rope_tables[static_cast<size_t>(op.table)];
+    const auto pairs = static_cast<int64_t>(table.inv_freq.size());
+    for (const StepSequence& sequence : inputs.sequences) {
+      for (int r = 0; r < sequence.rows; ++r) {
+        reference::rope_angles(table, sequence.position + r, step.angles, step.angles + pairs);
+        reference::rope(op, pairs, step.angles, step.angles + pairs, row(step, op.in_out, sequence.first_row + r));
+      }
+    }
+  }
+
+  void run(const WriteKvOp& op, ReferenceProgram& step, const StepInputs&) {
+    const AttendSequence* sequences = step.views.layer(op.kv_layer);
+    for (int s = 0; s < step.views.sequences(); ++s) {
+      for (int r = 0; r < sequences[s].rows; ++r) {
+        const int64_t index = sequences[s].first_row + r;
+        write_kv_row(sequences[s], r, row(step, op.key, index), row(step, op.value, index), convert_row, step.non_finite);
+      }
+    }
+  }
+
+  void run(const SealOp& op, ReferenceProgram& step, const StepInputs&) {
+    const AttendSequence* sequences = step.views.layer(op.kv_layer);
+    for (int s = 0; s < step.views.sequences(); ++s) {
+      if (!sequences[s].view.scheme.seals()) continue;
+      const PageSpan filled = filled_pages(sequences[s]);
+      for (int64_t page = filled.begin; page < filled.end; ++page) {
+        for (int head = 0; head < sequences[s].view.shape.kv_heads; ++head) {
+          seal_head(sequences[s], page, head, true, Isa::kPortable, step.seal_scratch);
+        }
+      }
+    }
+  }
+
+  void run(const AttendOp& op, ReferenceProgram& step, const StepInputs&) {
+    AttendBatch batch;
+    batch.sequences = step.views.layer(op.kv_layer);
+    batch.count = step.views.sequences();
+    batch.queries = row(step, op.query, 0);
+    batch.out = row(step, op.out, 0);
+    batch.q_heads = op.q_heads;
+    batch.scale = op.scale;
+    reference::attend(batch);
+  }
+
+  void run(const ActivateMulOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    const int64_t count = rows(step, op.gate, inputs) * width(step, op.gate);
+    reference::activate_mul(op.activation, row(step, op.gate, 0), row(step, op.up, 0), count, row(step, op.out, 0));
+  }
+
+  void run(const GatherRowsOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    for (size_t i = 0; i < inputs.logit_rows.size(); ++i) {
+      std::memcpy(row(step, op.out, static_cast<int64_t>(i)), row(step, op.in, inputs.logit_rows[i]),
+                  static_cast<size_t>(width(step, op.in)) * sizeof(float));
+    }
+  }
+
+  DeviceInfo info_{"reference", "scalar", 1};
+  std::vector<TensorView> linears_;
+  std::vector<std::vector<float>> vectors_;
+  int64_t weight_bytes_ = 0;
+  int64_t widest_row_ = 1;
+  uint64_t submitted_ = 0;
+  uint64_t completed_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_reference_device() { return std::unique_ptr<Device>(std::make_unique<ReferenceDevice>()); }
+
+}  // namespace butter
