@@ -5,7 +5,8 @@
 # include folder of its own, which holds one link to its sources, so that an include that skips an
 # edge finds no file. Files are globbed: a family or a format is added by adding its file.
 #
-# A layer's own CMakeLists.txt, if it has one, adds libraries and per-file instruction sets.
+# A layer's own CMakeLists.txt, if it has one, adds libraries and per-file instruction sets; it may set
+# test_libraries, which its tests alone are linked with.
 function(butter_layer name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   set(source_dir ${CMAKE_SOURCE_DIR}/src/${name})
@@ -36,7 +37,8 @@ function(butter_layer name)
   if(BUTTER_TESTS AND tests)
     file(GLOB_RECURSE testing CONFIGURE_DEPENDS ${source_dir}/*_testing.cc)
     add_executable(butter_${name}_test ${tests} ${testing})
-    target_link_libraries(butter_${name}_test PRIVATE ${target} butter_options butter_test_support GTest::gtest GTest::gmock GTest::gtest_main)
+    target_link_libraries(butter_${name}_test PRIVATE ${target} butter_options butter_test_support ${test_libraries}
+      GTest::gtest GTest::gmock GTest::gtest_main)
     gtest_discover_tests(butter_${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60)
   endif()
 endfunction()

@@ -1,0 +1,36 @@
+#include "text/stream_detokenizer.h"
+
+#include "text/utf8.h"
+
+namespace butter {
+namespace {
+
+// How many bytes at the end may still become a character.
+size_t incomplete_tail_bytes(std::string_view bytes) {
+  const size_t longest = bytes.size() < 3 ? bytes.size() : 3;
+  for (size_t tail = longest; tail > 0; --tail) {
+    const Utf8Unit unit = first_utf8_unit(bytes.substr(bytes.size() - tail));
+    if (unit.state == Utf8State::kIncomplete && unit.bytes == tail) return tail;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string StreamDetokenizer::push(TokenId id) {
+  held_ += tokenizer_->decode({&id, 1}, options_);
+  const size_t whole = held_.size() - incomplete_tail_bytes(held_);
+  std::string text;
+  append_replacing_malformed(std::string_view(held_).substr(0, whole), &text);
+  held_.erase(0, whole);
+  return text;
+}
+
+std::string StreamDetokenizer::finish() {
+  std::string text;
+  append_replacing_malformed(held_, &text);
+  held_.clear();
+  return text;
+}
+
+}  // namespace butter

@@ -1,0 +1,422 @@
+// Reads Hugging Face's tokenizer.json into a TokenizerSpec. What it does not know, it refuses by name: a
+// step left out would give other ids without a word.
+#include <algorithm>
+#include <deque>
+#include <nlohmann/json.hpp>
+
+#include "text/tokenizer.h"
+#include "text/tokenizer_internal.h"
+
+namespace butter {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 32;  // of nested objects and arrays
+
+Result<json> parse(std::string_view text, std::string_view file) {
+  if (text.size() > Tokenizer::kMaxJsonBytes) {
+    return fail(StatusCode::kLimit, "{} has {} bytes; at most {} are expected", file, text.size(),
+                Tokenizer::kMaxJsonBytes);
+  }
+  bool too_deep = false;
+  const auto limit_depth = [&](int depth, json::parse_event_t, json&) {
+    if (depth > kMaxDepth) too_deep = true;
+    return depth <= kMaxDepth;
+  };
+  json parsed = json::parse(text.begin(), text.end(), limit_depth, /*allow_exceptions=*/false);
+  if (too_deep) return fail(StatusCode::kLimit, "{} is nested deeper than {} levels", file, kMaxDepth);
+  if (!parsed.is_object()) return fail(StatusCode::kCorrupt, "{} is not a JSON object", file);
+  return parsed;
+}
+
+// The member of an object, or a null that lives for ever.
+const json& member(const json& object, std::string_view key) {
+  static const json* const kNull = new json;
+  if (!object.is_object()) return *kNull;
+  const auto found = object.find(key);
+  return found == object.end() ? *kNull : *found;
+}
+
+std::string_view text_of(const json& value) {
+  return value.is_string() ? std::string_view(value.get_ref<const std::string&>()) : std::string_view();
+}
+
+bool is_true(const json& value) {
+  return value.is_boolean() && value.get<bool>();
+}
+
+// A value as a message shows it. Invalid UTF-8 cannot be in it: the parser refuses that.
+std::string shown(const json& value) {
+  if (value.is_null()) return "missing";
+  if (value.is_object() && member(value, "type").is_string())
+    return shown_text(text_of(member(value, "type")));
+  return shown_text(value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 100));
+}
+
+std::optional<int64_t> id_of(const json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > Tokenizer::kMaxTokens) return std::nullopt;
+  return value.get<int64_t>();
+}
+
+// Fills a spec from the three documents, which must outlive it.
+class SpecReader {
+ public:
+  SpecReader(const json& tokenizer, const json& config, const json& generation)
+      : tokenizer_(tokenizer), config_(config), generation_(generation) {}
+
+  Result<TokenizerSpec> read() {
+    BUTTER_TRY(check_model());
+    BUTTER_TRY(check_text_steps());
+    BUTTER_TRY(read_vocabulary());
+    BUTTER_TRY(read_added_tokens());
+    BUTTER_TRY(check_holes());
+    BUTTER_TRY(read_merges());
+    BUTTER_TRY(read_pre_tokenizer());
+    BUTTER_TRY(read_post_processor(member(tokenizer_, "post_processor")));
+    BUTTER_TRY(read_config());
+    BUTTER_TRY(read_generation_config());
+    spec_.owner = std::move(joined_);
+    return std::move(spec_);
+  }
+
+ private:
+  Status check_model();
+  Status check_text_steps() const;
+  Status read_vocabulary();
+  Status read_added_tokens();
+  Status read_added_token(const json& token);
+  Status place_token(std::string_view text, std::optional<int64_t> id);
+  Status check_holes() const;
+  Status read_merges();
+  Status read_pre_tokenizer();
+  Status add_stages(const json& step, std::vector<std::string_view>* stages);
+  Status read_post_processor(const json& step);
+  Status read_template(const json& step);
+  Result<int64_t> template_id(const json& step, const json& piece) const;
+  Status read_config();
+  Status read_generation_config();
+  Result<std::optional<int64_t>> named_id(const char* key) const;
+  const json* added_token(std::string_view text) const;
+
+  const json& tokenizer_;
+  const json& config_;
+  const json& generation_;
+  TokenizerSpec spec_;
+  std::shared_ptr<std::deque<std::string>> joined_ = std::make_shared<std::deque<std::string>>();
+};
+
+Status SpecReader::check_model() {
+  const json& model = member(tokenizer_, "model");
+  if (text_of(member(model, "type")) != "BPE") {
+    return fail(StatusCode::kUnsupported, "tokenizer.json: model.type is {}; \"BPE\" is expected",
+                shown(member(model, "type")));
+  }
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const json& value = member(model, key);
+    if (value.is_null() || (value.is_string() && text_of(value).empty())) continue;
+    return fail(StatusCode::kUnsupported, "tokenizer.json: model.{} is {}; byte-level BPE has none", key,
+                shown(value));
+  }
+  const json& dropout = member(model, "dropout");
+  if (!dropout.is_null() && dropout != 0) {
+    return fail(StatusCode::kUnsupported, "tokenizer.json: model.dropout is {}; none is expected",
+                shown(dropout));
+  }
+  if (is_true(member(model, "byte_fallback"))) {
+    return fail(StatusCode::kUnsupported, "tokenizer.json: model.byte_fallback is true; false is expected");
+  }
+  spec_.ignore_merges = is_true(member(model, "ignore_merges"));
+  return {};
+}
+
+Status SpecReader::check_text_steps() const {
+  if (!member(tokenizer_, "normalizer").is_null()) {
+    return fail(StatusCode::kUnsupported, "tokenizer.json: normalizer {} is not supported; none is expected",
+                shown(member(tokenizer_, "normalizer")));
+  }
+  if (text_of(member(member(tokenizer_, "decoder"), "type")) != "ByteLevel") {
+    return fail(StatusCode::kUnsupported, "tokenizer.json: decoder is {}; \"ByteLevel\" is expected",
+                shown(member(tokenizer_, "decoder")));
+  }
+  return {};
+}
+
+Status SpecReader::place_token(std::string_view text, std::optional<int64_t> id) {
+  if (!id || *id < 0 || *id >= static_cast<int64_t>(Tokenizer::kMaxTokens)) {
+    return fail(StatusCode::kCorrupt, "tokenizer.json: the id of token {} is not a number from 0 to {}",
+                shown_text(text), Tokenizer::kMaxTokens - 1);
+  }
+  const auto at = static_cast<size_t>(*id);
+  if (at >= spec_.tokens.size()) {
+    spec_.tokens.resize(at + 1);
+    spec_.types.resize(at + 1, TokenType::kNormal);
+  }
+  std::string_view& place = spec_.tokens[at];
+  if (place.data() != nullptr && place != text) {
+    return fail(StatusCode::kCorrupt, "tokenizer.json: id {} is both {} and {}", *id, shown_text(place),
+                shown_text(text));
+  }
+  place = text;
+  return {};
+}
+
+Status SpecReader::read_vocabulary() {
+  const json& vocabulary = member(member(tokenizer_, "model"), "vocab");
+  if (!vocabulary.is_object()) {
+    return fail(StatusCode::kCorrupt, "tokenizer.json: model.vocab is {}; an object is expected",
+                shown(vocabulary));
+  }
+  for (auto token = vocabulary.begin(); token != vocabulary.end(); ++token) {
+    BUTTER_TRY(place_token(token.key(), id_of(*token)));
+  }
+  return {};
+}
+
+Status SpecReader::read_added_token(const json& token) {
+  const json& content = member(token, "content");
+  const std::string_view text = text_of(content);
+  if (text.empty()) {
+    return fail(StatusCode::kCorrupt, "tokenizer.json: an added token's content is {}; a text is expected",
+                shown(content));
+  }
+  for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
+    if (!is_true(member(token, flag))) continue;
+    return fail(StatusCode::kUnsupported, "tokenizer.json: added token {} has {}, which is not supported",
+                shown_text(text), flag);
+  }
+  const std::optional<int64_t> id = id_of(member(token, "id"));
+  BUTTER_TRY(place_token(text, id));
+  spec_.types[static_cast<size_t>(*id)] =
+      is_true(member(token, "special")) ? TokenType::kControl : TokenType::kUserDefined;
+  return {};
+}
+
+Status SpecReader::read_added_tokens() {
+  const json& added = member(tokenizer_, "added_tokens");
+  if (added.is_null()) return {};
+  if (!added.is_array()) {
+    return fail(StatusCode::kCorrupt, "tokenizer.json: added_tokens is {}; an array is expected",
+                shown(added));
+  }
+  for (const json& token : added) BUTTER_TRY(read_added_token(token));
+  return {};
+}
+
+// create() would see a hole too, but not tell it from an empty token.
+Status SpecReader::check_holes() const {
+  for (size_t id = 0; id < spec_.tokens.size(); ++id) {
+    if (spec_.tokens[id].data() != nullptr) continue;
+    return fail(StatusCode::kCorrupt,
+                "tokenizer.json: no token has id {}; ids 0 to {} are expected to have one each", id,
+                spec_.tokens.size() - 1);
+  }
+  return {};
+}
+
+Status SpecReader::read_merges() {
+  const json& merges = member(member(tokenizer_, "model"), "merges");
+  if (!merges.is_array()) {
+    return fail(StatusCode::kCorrupt, "tokenizer.json: model.merges is {}; an array is expected",
+                shown(merges));
+  }
+  spec_.merges.reserve(merges.size());
+  for (const json& merge : merges) {
+    if (merge.is_string()) {
+      spec_.merges.push_back(text_of(merge));
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      joined_->push_back(fmt::format("{} {}", text_of(merge[0]), text_of(merge[1])));
+      spec_.merges.push_back(joined_->back());
+    } else {
+      return fail(StatusCode::kCorrupt,
+                  "tokenizer.json: merge {} is {}; \"left right\" or a pair is expected", spec_.merges.size(),
+                  shown(merge));
+    }
+  }
+  return {};
+}
+
+Status SpecReader::read_pre_tokenizer() {
+  const json& step = member(tokenizer_, "pre_tokenizer");
+  std::vector<std::string_view> stages;
+  BUTTER_TRY(add_stages(step, &stages));
+  const std::optional<std::string_view> name = PreTokenizer::name_of(stages);
+  if (!name) {
+    return fail(StatusCode::kUnsupported,
+                "tokenizer.json: pre_tokenizer {} is none of those that Butter knows: {}",
+                shown_text(step.dump(-1, ' ', false, json::error_handler_t::replace)), PreTokenizer::names());
+  }
+  spec_.pre_tokenizer = *name;
+  return {};
+}
+
+Status SpecReader::add_stages(const json& step, std::vector<std::string_view>* stages) {
+  const std::string_view type = text_of(member(step, "type"));
+  if (type == "Sequence") {
+    for (const json& part : member(step, "pretokenizers")) BUTTER_TRY(add_stages(part, stages));
+    return {};
+  }
+  if (type == "ByteLevel") {
+    // Both are on where the file leaves them out.
+    const json& prefix = member(step, "add_prefix_space");
+    if (prefix.is_null() || is_true(prefix)) spec_.add_prefix_space = true;
+    const json& use_regex = member(step, "use_regex");
+    if (use_regex.is_null() || is_true(use_regex)) stages->push_back(kByteLevelPattern);
+    return {};
+  }
+  if (type == "Digits" && is_true(member(step, "individual_digits"))) {
+    stages->push_back(kDigitsPattern);
+    return {};
+  }
+  const std::string_view regex = text_of(member(member(step, "pattern"), "Regex"));
+  if (type == "Split" && !regex.empty() && text_of(member(step, "behavior")) == "Isolated" &&
+      !is_true(member(step, "invert"))) {
+    stages->push_back(regex);
+    return {};
+  }
+  return fail(
+      StatusCode::kUnsupported, "tokenizer.json: pre_tokenizer step {} is not supported",
+      step.is_null() ? "(none)" : shown_text(step.dump(-1, ' ', false, json::error_handler_t::replace)));
+}
+
+Status SpecReader::read_post_processor(const json& step) {
+  const std::string_view type = text_of(member(step, "type"));
+  if (step.is_null() || type == "ByteLevel") return {};  // ByteLevel trims offsets, and no ids
+  if (type == "Sequence") {
+    for (const json& part : member(step, "processors")) BUTTER_TRY(read_post_processor(part));
+    return {};
+  }
+  if (type == "TemplateProcessing") return read_template(step);
+  return fail(StatusCode::kUnsupported, "tokenizer.json: post_processor {} is not supported", shown(step));
+}
+
+// The id of a special token that stands in a template.
+Result<int64_t> SpecReader::template_id(const json& step, const json& piece) const {
+  const std::string_view name = text_of(member(member(piece, "SpecialToken"), "id"));
+  const json& ids = member(member(member(step, "special_tokens"), name), "ids");
+  const std::optional<int64_t> id = ids.is_array() && ids.size() == 1 ? id_of(ids[0]) : std::nullopt;
+  if (!id) {
+    return fail(StatusCode::kUnsupported, "tokenizer.json: the post-processor's token {} is not one token",
+                shown_text(name));
+  }
+  return *id;
+}
+
+// [BOS] A [EOS] is all that a template for one text may be.
+Status SpecReader::read_template(const json& step) {
+  const json& single = member(step, "single");
+  bool seen_text = false;
+  if (single.is_array() && single.size() <= 3) {
+    for (const json& piece : single) {
+      if (!member(piece, "Sequence").is_null()) {
+        if (seen_text) break;
+        seen_text = true;
+        continue;
+      }
+      BUTTER_ASSIGN(const int64_t id, template_id(step, piece));
+      bool& adds = seen_text ? spec_.add_eos : spec_.add_bos;
+      if (std::exchange(adds, true)) {
+        return fail(StatusCode::kUnsupported,
+                    "tokenizer.json: the post-processor adds two tokens on one side");
+      }
+      (seen_text ? spec_.eos_id : spec_.bos_id) = id;
+    }
+  }
+  if (seen_text) return {};
+  return fail(StatusCode::kUnsupported,
+              "tokenizer.json: post_processor template {} is not supported; BOS, the text, EOS are",
+              shown(single));
+}
+
+const json* SpecReader::added_token(std::string_view text) const {
+  const json& added = member(tokenizer_, "added_tokens");
+  if (!added.is_array()) return nullptr;
+  const auto found = std::ranges::find_if(
+      added, [&](const json& token) { return text_of(member(token, "content")) == text; });
+  return found == added.end() ? nullptr : &*found;
+}
+
+// The id of the token that a key of tokenizer_config.json names, as a text or as an object with one.
+Result<std::optional<int64_t>> SpecReader::named_id(const char* key) const {
+  const json& value = member(config_, key);
+  if (value.is_null()) return std::optional<int64_t>();
+  const std::string_view text = value.is_object() ? text_of(member(value, "content")) : text_of(value);
+  if (const json* token = added_token(text)) return id_of(member(*token, "id"));
+  const std::optional<int64_t> id = id_of(member(member(member(tokenizer_, "model"), "vocab"), text));
+  if (!id) {
+    return fail(StatusCode::kCorrupt, "tokenizer_config.json: {} is {}, which is not a token", key,
+                shown(value));
+  }
+  return id;
+}
+
+Status SpecReader::read_config() {
+  const auto set = [&](const char* key, std::optional<int64_t>* id) -> Status {
+    BUTTER_ASSIGN(const std::optional<int64_t> named, named_id(key));
+    if (named && !*id) *id = named;  // what the post-processor adds comes first
+    return {};
+  };
+  BUTTER_TRY(set("bos_token", &spec_.bos_id));
+  BUTTER_TRY(set("eos_token", &spec_.eos_id));
+  BUTTER_TRY(set("unk_token", &spec_.unk_id));
+  BUTTER_TRY(set("pad_token", &spec_.pad_id));
+  BUTTER_ASSIGN(const std::optional<int64_t> end, named_id("eos_token"));
+  if (end) spec_.end_ids.push_back(*end);
+  const json& add_bos = member(config_, "add_bos_token");
+  if (add_bos.is_boolean()) spec_.add_bos = add_bos.get<bool>();
+  const json& add_eos = member(config_, "add_eos_token");
+  if (add_eos.is_boolean()) spec_.add_eos = add_eos.get<bool>();
+
+  // The model's own unknown token, which alone is given for bytes that have none.
+  const std::string_view unknown = text_of(member(member(tokenizer_, "model"), "unk_token"));
+  if (unknown.empty()) return {};
+  const std::optional<int64_t> id = id_of(member(member(member(tokenizer_, "model"), "vocab"), unknown));
+  if (!id) {
+    return fail(StatusCode::kCorrupt, "tokenizer.json: model.unk_token is {}, which is not a token",
+                shown_text(unknown));
+  }
+  if (is_true(member(member(tokenizer_, "model"), "fuse_unk"))) {
+    return fail(StatusCode::kUnsupported, "tokenizer.json: model.fuse_unk is true; false is expected");
+  }
+  spec_.unk_id = id;
+  spec_.unknown_for_missing_bytes = true;
+  return {};
+}
+
+Status SpecReader::read_generation_config() {
+  const json& eos = member(generation_, "eos_token_id");
+  if (eos.is_null()) return {};
+  const json list = eos.is_array() ? eos : json::array({eos});
+  for (const json& value : list) {
+    const std::optional<int64_t> id = id_of(value);
+    if (!id) {
+      return fail(StatusCode::kCorrupt, "generation_config.json: eos_token_id is {}; token ids are expected",
+                  shown(eos));
+    }
+    spec_.end_ids.push_back(*id);
+  }
+  if (!spec_.eos_id && !spec_.end_ids.empty()) spec_.eos_id = spec_.end_ids.front();
+  return {};
+}
+
+Result<json> parse_if_there(std::string_view text, std::string_view file) {
+  if (text.empty()) return json();
+  return parse(text, file);
+}
+
+}  // namespace
+
+Result<Tokenizer> Tokenizer::from_tokenizer_json(std::string_view tokenizer_json,
+                                                 std::string_view tokenizer_config_json,
+                                                 std::string_view generation_config_json) {
+  BUTTER_ASSIGN(const json tokenizer, parse(tokenizer_json, "tokenizer.json"));
+  BUTTER_ASSIGN(const json config, parse_if_there(tokenizer_config_json, "tokenizer_config.json"));
+  BUTTER_ASSIGN(const json generation, parse_if_there(generation_config_json, "generation_config.json"));
+  BUTTER_ASSIGN(const TokenizerSpec spec, SpecReader(tokenizer, config, generation).read());
+  auto made = create(spec);
+  if (!made) return fail(made.error().within("tokenizer.json"));
+  return made;
+}
+
+}  // namespace butter
