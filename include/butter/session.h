@@ -69,7 +69,8 @@ class Session {
   Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages) const;
   bool has_chat_template() const;
 
-  void reset();
+  // Forgets the conversation.
+  Status reset();
   const Sequence& sequence() const;
   // Tokens that the cache holds.
   const std::vector<int32_t>& tokens() const;

@@ -8,6 +8,7 @@
 #include "engine/stop_filter.h"
 #include "engine/tokenizer_source.h"
 #include "text/chat_template.h"
+#include "text/stream_detokenizer.h"
 
 namespace butter {
 namespace {
@@ -50,6 +51,8 @@ struct Session::State {
 
   Status restart();
   Result<int64_t> reuse(const std::vector<int32_t>& ids);
+  Result<const Tokenizer*> require_tokenizer() const;
+  Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages) const;
   Result<GenerateResult> generate(const std::vector<int32_t>& ids, const GenerateOptions& options, const TextFn& on_text);
 };
 
@@ -97,7 +100,7 @@ class AnswerStream {
   const TextFn& on_text_;
   GenerateResult& result_;
   StopFilter stops_;
-  std::optional<Detokenizer> detokenizer_;
+  std::optional<StreamDetokenizer> detokenizer_;
 };
 
 Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids, const GenerateOptions& options,
@@ -167,6 +170,35 @@ Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids,
   return result;
 }
 
+Result<const Tokenizer*> Session::State::require_tokenizer() const {
+  if (engine->tokenizer() == nullptr) {
+    return fail(StatusCode::kInvalidArgument, "{} has no tokenizer; token ids (--token-ids) are expected",
+                engine->info().name);
+  }
+  return engine->tokenizer();
+}
+
+// The template's words may be special tokens, what people wrote may not.
+Result<std::vector<int32_t>> Session::State::chat_tokens(const std::vector<Message>& messages) const {
+  BUTTER_ASSIGN(const Tokenizer* tokenizer, require_tokenizer());
+  if (!chat_template) {
+    return fail(StatusCode::kInvalidArgument, "{} has no chat template; a plain completion (--raw) is expected",
+                engine->info().name);
+  }
+  ChatTemplateOptions render;
+  if (tokenizer->bos_id()) render.bos_token = tokenizer->piece(*tokenizer->bos_id());
+  if (tokenizer->eos_id()) render.eos_token = tokenizer->piece(*tokenizer->eos_id());
+  std::vector<ChatMessage> conversation;
+  for (const Message& message : messages) conversation.push_back({message.role, message.content});
+  BUTTER_ASSIGN(const RenderedChat chat, chat_template->render(conversation, render));
+  std::vector<TextSpan> content;
+  for (const jinja::Span& span : chat.content) content.push_back({span.begin, span.end});
+  EncodeOptions encode;
+  encode.parse_special = true;
+  encode.content = content;
+  return tokenizer->encode(chat.text, encode);
+}
+
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
@@ -184,8 +216,29 @@ Result<Session> Session::create(Engine& engine, const SequenceOptions& options) 
   return Session(std::move(state));
 }
 
+Result<GenerateResult> Session::chat(const std::vector<Message>& messages, const GenerateOptions& options,
+                                     const TextFn& on_text) {
+  BUTTER_ASSIGN(const std::vector<int32_t> ids, state_->chat_tokens(messages));
+  return state_->generate(ids, options, on_text);
+}
+
+Result<GenerateResult> Session::complete(std::string_view text, const GenerateOptions& options, const TextFn& on_text) {
+  BUTTER_ASSIGN(const Tokenizer* tokenizer, state_->require_tokenizer());
+  BUTTER_ASSIGN(const std::vector<int32_t> ids, tokenizer->encode(text));
+  return state_->generate(ids, options, on_text);
+}
+
+Result<GenerateResult> Session::complete(const std::vector<int32_t>& ids, const GenerateOptions& options,
+                                         const TextFn& on_text) {
+  return state_->generate(ids, options, on_text);
+}
+
+Result<std::vector<int32_t>> Session::chat_tokens(const std::vector<Message>& messages) const {
+  return state_->chat_tokens(messages);
+}
+
 bool Session::has_chat_template() const { return state_->chat_template.has_value(); }
-void Session::reset() { (void)state_->restart(); }
+Status Session::reset() { return state_->restart(); }
 const Sequence& Session::sequence() const { return *state_->sequence; }
 const std::vector<int32_t>& Session::tokens() const { return state_->tokens; }
 
