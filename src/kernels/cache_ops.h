@@ -10,7 +10,8 @@
 
 namespace butter {
 
-// The first value of a step that is NaN or infinite, by (layer, position, head): the same whichever worker met it.
+// The first value of a step that is NaN or infinite, by (layer, position, head): the same whichever worker
+// met it.
 class NonFinite {
  public:
   void reset() { first_.store(kNothing, std::memory_order_relaxed); }
@@ -24,21 +25,29 @@ class NonFinite {
   std::atomic<uint64_t> first_{kNothing};
 };
 
-// Converts `count` floats to the raw type; false if one of them is NaN or infinite, or becomes so.
-using ConvertRowFn = bool (*)(const float* from, int64_t count, DType raw, std::byte* to);
+// Rounds `count` floats to a raw type (nearest, ties to even); false if one of them is, or becomes, NaN or
+// infinite.
+struct RowConverter {
+  bool (*to_f16)(const float* in, int64_t count, uint16_t* out) = nullptr;
+  bool (*to_bf16)(const float* in, int64_t count, uint16_t* out) = nullptr;
+  bool (*copy)(const float* in, int64_t count, float* out) = nullptr;
 
-// Scalar text, round to nearest even.
-bool convert_row(const float* from, int64_t count, DType raw, std::byte* to);
+  bool convert(const float* from, int64_t count, DType raw, std::byte* to) const;
+};
 
-// Writes row `row` of a sequence (its K and V of every head, [kv_heads][dim]) to its page, and to the pinned rows if
-// it is one of the first. Different rows may be written at once.
-void write_kv_row(const AttendSequence& sequence, int64_t row, const float* key, const float* value, ConvertRowFn convert,
-                  NonFinite& non_finite);
+// In plain scalar text.
+extern const RowConverter kScalarConverter;
+
+// Writes row `row` of a sequence (its K and V of every head, [kv_heads][dim]) to its page, and to the pinned
+// rows if it is one of the first. Different rows may be written at once.
+void write_kv_row(const AttendSequence& sequence, int64_t row, const float* key, const float* value,
+                  const RowConverter& converter, NonFinite& non_finite);
 
 // Bytes of scratch that seal_head needs.
 int64_t seal_scratch_bytes(const KvLayerShape& shape, DType raw);
 
 // Encodes one head of a page that the step fills. Rows of positions 0..3 count as zero: they are pinned.
-void seal_head(const AttendSequence& sequence, int64_t page, int head, bool reference_codec, Isa isa, std::byte* scratch);
+void seal_head(const AttendSequence& sequence, int64_t page, int head, bool reference_codec, Isa isa,
+               std::byte* scratch);
 
 }  // namespace butter

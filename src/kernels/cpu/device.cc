@@ -1,11 +1,13 @@
 // CpuDevice: runs a Program on a team of threads, in one region a step.
 //
 // At prepare() the ops are grouped into phases; a barrier stands between two phases, nowhere else:
-//   rows    a run of ops that work on each row alone (embed, norms, rope, write kv); a worker does all of them for
+//   rows    a run of ops that work on each row alone (embed, norms, rope, write kv); a worker does all of
+//   them for
 //           the rows it owns
-//   linear  a LinearOp, with the norm or activation before it where that feeds nothing else. In steps of few rows
-//           every worker makes the input for itself, which is quicker than meeting at a barrier; then each owns a
-//           slice of the output columns
+//   linear  a LinearOp, with the norm or activation before it where that feeds nothing else. In steps of few
+//   rows
+//           every worker makes the input for itself, which is quicker than meeting at a barrier; then each
+//           owns a slice of the output columns
 //   seal, attend, gather
 // Who does what depends on the number of workers; what is computed does not.
 #include <algorithm>
@@ -14,9 +16,9 @@
 #include "core/check.h"
 #include "core/dequantise.h"
 #include "kernels/cache_ops.h"
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/device.h"
-#include "kernels/reference/ops.h"
 #include "kernels/step_views.h"
 
 namespace butter {
@@ -62,7 +64,8 @@ std::vector<Phase> group_phases(const std::vector<Op>& ops) {
       phase.end = i + 2;
     } else if (is_row_op(ops[i])) {
       phase.end = i + 1;
-      while (phase.end < ops.size() && is_row_op(ops[phase.end]) && !feeds_linear(ops, phase.end)) ++phase.end;
+      while (phase.end < ops.size() && is_row_op(ops[phase.end]) && !feeds_linear(ops, phase.end))
+        ++phase.end;
     } else {
       phase.end = i + 1;
       if (std::holds_alternative<LinearOp>(ops[i])) phase.kind = PhaseKind::kLinear;
@@ -116,7 +119,9 @@ class CpuProgram final : public PreparedProgram {
   const float* hidden() const override { return slots[static_cast<size_t>(program.hidden)]; }
 
   int64_t width(SlotId slot) const { return program.slots[static_cast<size_t>(slot)].width; }
-  float* row(SlotId slot, int64_t index) const { return slots[static_cast<size_t>(slot)] + index * width(slot); }
+  float* row(SlotId slot, int64_t index) const {
+    return slots[static_cast<size_t>(slot)] + index * width(slot);
+  }
 
   const Program program;
   const std::vector<Phase> phases;
@@ -136,7 +141,7 @@ struct StepContext {
   CpuProgram& program;
   const StepInputs& inputs;
   const Worker& worker;
-  int64_t rows;        // of the step
+  int64_t rows;  // of the step
   int64_t logit_rows;
   IndexRange own_rows;  // of the step's rows, in row phases
   cpu::LinearPath path;
@@ -149,7 +154,11 @@ struct StepContext {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(Isa isa, int threads) : isa_(isa), pool_(threads) {
+  CpuDevice(Isa isa, int threads)
+      : isa_(isa),
+        elementwise_(cpu::elementwise(isa)),
+        convert_{elementwise_.to_f16, elementwise_.to_bf16, elementwise_.copy},
+        pool_(threads) {
     info_ = {"cpu", isa_name(isa), pool_.threads()};
   }
 
@@ -172,8 +181,8 @@ class CpuDevice final : public Device {
 
   Result<LoadedWeight> load_vector(const std::string& name, const TensorView& view) override {
     if (dtype_info(view.dtype).quantised) {
-      return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16", name,
-                  dtype_name(view.dtype));
+      return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16",
+                  name, dtype_name(view.dtype));
     }
     std::vector<float> values(static_cast<size_t>(view.shape.elements()));
     dequantise_row(view.dtype, view.data, view.shape.elements(), values.data());
@@ -183,20 +192,24 @@ class CpuDevice final : public Device {
   }
 
   int64_t weight_bytes() const override { return weight_bytes_; }
-  std::string weight_form(WeightId id) const override { return linears_[static_cast<size_t>(id)].form_name(); }
+  std::string weight_form(WeightId id) const override {
+    return linears_[static_cast<size_t>(id)].form_name();
+  }
 
   int64_t workspace_bytes(const Program& program, const StepLimits& limits) const override {
     return plan(program, limits).total();
   }
 
-  Result<std::unique_ptr<PreparedProgram>> prepare(const Program& program, const StepLimits& limits) override {
+  Result<std::unique_ptr<PreparedProgram>> prepare(const Program& program,
+                                                   const StepLimits& limits) override {
     auto prepared = std::make_unique<CpuProgram>(program, limits);
     const WorkspacePlan sizes = plan(program, limits);
     BUTTER_ASSIGN(Buffer buffer, Buffer::allocate(sizes.total()));
     prepared->workspace = Arena(std::move(buffer));
     Arena& arena = prepared->workspace;
     for (int64_t bytes : sizes.slots) prepared->slots.push_back(reinterpret_cast<float*>(arena.take(bytes)));
-    for (int64_t bytes : sizes.angles) prepared->angles.push_back(reinterpret_cast<float*>(arena.take(bytes)));
+    for (int64_t bytes : sizes.angles)
+      prepared->angles.push_back(reinterpret_cast<float*>(arena.take(bytes)));
     prepared->input = arena.take(sizes.input);
     prepared->attend = arena.take(sizes.attend);
     prepared->kv = arena.take(sizes.kv);
@@ -256,19 +269,25 @@ class CpuDevice final : public Device {
       const auto* attend = std::get_if<AttendOp>(&op);
       if (attend == nullptr) continue;
       const KvLayerShape& shape = program.kv_layers[static_cast<size_t>(attend->kv_layer)];
-      const AttendLimits attend_limits{limits.rows,    limits.max_positions, attend->q_heads, shape.kv_heads,
+      const AttendLimits attend_limits{limits.rows,   limits.max_positions, attend->q_heads, shape.kv_heads,
                                        shape.key_dim, shape.value_dim,      pool_.threads()};
       sizes.attend = std::max(sizes.attend, cpu::attend_scratch_bytes(attend_limits));
     }
     return sizes;
   }
 
-  void run_program(CpuProgram& program, const StepInputs& inputs, const Worker& worker, const TraceFn* trace) {
+  void run_program(CpuProgram& program, const StepInputs& inputs, const Worker& worker,
+                   const TraceFn* trace) {
     const auto rows = static_cast<int64_t>(inputs.ids.size());
     const cpu::LinearPath path = cpu::linear_path(rows);
     const int64_t grain = path == cpu::LinearPath::kPrefill ? cpu::input_grain(cpu::InputKind::kBf16) : 1;
-    const StepContext step{program, inputs, worker, rows, static_cast<int64_t>(inputs.logit_rows.size()),
-                           worker.slice(rows, grain), path};
+    const StepContext step{program,
+                           inputs,
+                           worker,
+                           rows,
+                           static_cast<int64_t>(inputs.logit_rows.size()),
+                           worker.slice(rows, grain),
+                           path};
     fill_angles(step);
     for (const Phase& phase : program.phases) {
       run_phase(step, phase);
@@ -287,7 +306,7 @@ class CpuDevice final : public Device {
       const auto pairs = static_cast<int64_t>(table.inv_freq.size());
       for_own_rows(step, [&](int64_t row, int64_t position) {
         float* cos = step.program.angles[t] + row * 2 * pairs;
-        reference::rope_angles(table, position, cos, cos + pairs);
+        cpu::rope_angles(table, position, cos, cos + pairs);
       });
     }
   }
@@ -326,21 +345,24 @@ class CpuDevice final : public Device {
     for (size_t i = phase.first; i < phase.end; ++i) {
       const SlotId slot = written_slot(program.ops[i]);
       if (slot == kNone) continue;
-      trace(program.labels[i], program.slots[static_cast<size_t>(slot)], step.program.row(slot, 0), step.rows_of(slot));
+      trace(program.labels[i], program.slots[static_cast<size_t>(slot)], step.program.row(slot, 0),
+            step.rows_of(slot));
     }
   }
 
-  const float* vector(WeightId id) const { return id == kNone ? nullptr : vectors_[static_cast<size_t>(id)].data(); }
+  const float* vector(WeightId id) const {
+    return id == kNone ? nullptr : vectors_[static_cast<size_t>(id)].data();
+  }
 
-  // --- Row ops: rows [rows.begin, rows.end), into the op's own slot, or into `out` (row 0 first) where given.
+  // --- Row ops: rows [rows.begin, rows.end), into the op's own slot, or into `out` (row 0 first) where
+  // given.
 
   void run_rows(const EmbedOp& op, const StepContext& step, IndexRange rows, float*) {
     const cpu::LinearWeight& table = linears_[static_cast<size_t>(op.table)];
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       float* out = step.program.row(op.out, r);
       table.dequantise_row(step.inputs.ids[static_cast<size_t>(r)], out);
-      if (op.scale == 1) continue;
-      for (int64_t i = 0; i < table.columns(); ++i) out[i] *= op.scale;
+      if (op.scale != 1) elementwise_.scale(op.scale, table.columns(), out);
     }
   }
 
@@ -348,7 +370,7 @@ class CpuDevice final : public Device {
     const int64_t width = step.program.width(op.in);
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       float* to = out != nullptr ? out + r * width : step.program.row(op.out, r);
-      reference::rms_norm(op, step.program.row(op.in, r), width, vector(op.weight), to);
+      elementwise_.rms_norm(op, step.program.row(op.in, r), width, vector(op.weight), to);
     }
   }
 
@@ -357,7 +379,7 @@ class CpuDevice final : public Device {
     const auto pairs = static_cast<int64_t>(step.program.program.rope_tables[table].inv_freq.size());
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       const float* cos = step.program.angles[table] + r * 2 * pairs;
-      reference::rope(op, pairs, cos, cos + pairs, step.program.row(op.in_out, r));
+      elementwise_.rope(op, pairs, cos, cos + pairs, step.program.row(op.in_out, r));
     }
   }
 
@@ -367,8 +389,8 @@ class CpuDevice final : public Device {
       const int64_t first = sequences[s].first_row;
       const int64_t begin = std::max(first, rows.begin), end = std::min(first + sequences[s].rows, rows.end);
       for (int64_t r = begin; r < end; ++r) {
-        write_kv_row(sequences[s], r - first, step.program.row(op.key, r), step.program.row(op.value, r), convert_row,
-                     step.program.non_finite);
+        write_kv_row(sequences[s], r - first, step.program.row(op.key, r), step.program.row(op.value, r),
+                     convert_, step.program.non_finite);
       }
     }
   }
@@ -377,7 +399,8 @@ class CpuDevice final : public Device {
     const int64_t width = step.program.width(op.out);
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       float* to = out != nullptr ? out + r * width : step.program.row(op.out, r);
-      reference::activate_mul(op.activation, step.program.row(op.gate, r), step.program.row(op.up, r), width, to);
+      elementwise_.activate_mul(op.activation, step.program.row(op.gate, r), step.program.row(op.up, r),
+                                width, to);
     }
   }
 
@@ -387,7 +410,8 @@ class CpuDevice final : public Device {
     BUTTER_CHECK(!"an op without a row form");
   }
 
-  // --- Linear ------------------------------------------------------------------------------------------------
+  // --- Linear
+  // ------------------------------------------------------------------------------------------------
 
   void run_linear(const StepContext& step, const Phase& phase) {
     const std::vector<Op>& ops = step.program.program.ops;
@@ -397,7 +421,8 @@ class CpuDevice final : public Device {
     if (rows == 0) return;
     const cpu::LinearPath path = rows < cpu::kPrefillRows ? cpu::LinearPath::kDecode : step.path;
     const bool alone = rows <= kPrivateRows;  // every worker makes the input for itself
-    const IndexRange own = alone ? IndexRange{0, rows} : step.worker.slice(rows, cpu::input_grain(cpu::InputKind::kBf16));
+    const IndexRange own =
+        alone ? IndexRange{0, rows} : step.worker.slice(rows, cpu::input_grain(cpu::InputKind::kBf16));
 
     cpu::LinearInput input;
     input.x = step.program.row(op.in, 0);
@@ -425,13 +450,15 @@ class CpuDevice final : public Device {
         prepared[static_cast<size_t>(kind)] = true;
         if (!alone) step.worker.barrier();
       }
-      const LinearTarget target{step.program.row(part.out, 0), step.program.width(part.out), vector(part.bias),
-                                part.accumulate, part.multiplier};
-      cpu::linear(weight, input, step.worker.slice(weight.rows(), cpu::kPanelRows), target, step.scratch().linear);
+      const LinearTarget target{step.program.row(part.out, 0), step.program.width(part.out),
+                                vector(part.bias), part.accumulate, part.multiplier};
+      cpu::linear(weight, input, step.worker.slice(weight.rows(), cpu::kPanelRows), target,
+                  step.scratch().linear);
     }
   }
 
-  // --- The others --------------------------------------------------------------------------------------------
+  // --- The others
+  // --------------------------------------------------------------------------------------------
 
   void run_seal(const SealOp& op, const StepContext& step) {
     const AttendSequence* sequences = step.program.views.layer(op.kv_layer);
@@ -442,7 +469,8 @@ class CpuDevice final : public Device {
       const int heads = sequence.view.shape.kv_heads;
       const IndexRange own = step.worker.slice((filled.end - filled.begin) * heads);
       for (int64_t item = own.begin; item < own.end; ++item) {
-        seal_head(sequence, filled.begin + item / heads, static_cast<int>(item % heads), false, isa_, step.scratch().seal);
+        seal_head(sequence, filled.begin + item / heads, static_cast<int>(item % heads), false, isa_,
+                  step.scratch().seal);
       }
     }
   }
@@ -461,12 +489,15 @@ class CpuDevice final : public Device {
   void run_gather(const GatherRowsOp& op, const StepContext& step) {
     const IndexRange own = step.worker.slice(step.logit_rows);
     for (int64_t i = own.begin; i < own.end; ++i) {
-      std::memcpy(step.program.row(op.out, i), step.program.row(op.in, step.inputs.logit_rows[static_cast<size_t>(i)]),
+      std::memcpy(step.program.row(op.out, i),
+                  step.program.row(op.in, step.inputs.logit_rows[static_cast<size_t>(i)]),
                   static_cast<size_t>(step.program.width(op.in)) * sizeof(float));
     }
   }
 
   const Isa isa_;
+  const cpu::Elementwise& elementwise_;
+  const RowConverter convert_;
   ThreadPool pool_;
   DeviceInfo info_;
   std::vector<cpu::LinearWeight> linears_;

@@ -1,6 +1,6 @@
 // ReferenceDevice: one thread, float32 rows and arithmetic, every op in the plain text of reference/. The
-// specification that other devices are compared with; it computes each row alone, so answers do not depend on how
-// tokens are cut into steps, bit for bit.
+// specification that other devices are compared with; it computes each row alone, so answers do not depend on
+// how tokens are cut into steps, bit for bit.
 #include <algorithm>
 #include <cstring>
 
@@ -31,8 +31,8 @@ class ReferenceProgram final : public PreparedProgram {
   StepViews views;
   Arena workspace;
   std::vector<float*> slots;
-  float* row_scratch = nullptr;   // one decoded weight row
-  float* angles = nullptr;        // cos and sin of one position
+  float* row_scratch = nullptr;  // one decoded weight row
+  float* angles = nullptr;       // cos and sin of one position
   std::byte* kv_scratch = nullptr;
   std::byte* seal_scratch = nullptr;
   NonFinite non_finite;
@@ -68,8 +68,8 @@ class ReferenceDevice final : public Device {
 
   Result<LoadedWeight> load_vector(const std::string& name, const TensorView& weight) override {
     if (dtype_info(weight.dtype).quantised) {
-      return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16", name,
-                  dtype_name(weight.dtype));
+      return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16",
+                  name, dtype_name(weight.dtype));
     }
     std::vector<float> values(static_cast<size_t>(weight.shape.elements()));
     dequantise_row(weight.dtype, weight.data, weight.shape.elements(), values.data());
@@ -79,19 +79,23 @@ class ReferenceDevice final : public Device {
   }
 
   int64_t weight_bytes() const override { return weight_bytes_; }
-  std::string weight_form(WeightId id) const override { return dtype_name(linears_[static_cast<size_t>(id)].dtype); }
+  std::string weight_form(WeightId id) const override {
+    return dtype_name(linears_[static_cast<size_t>(id)].dtype);
+  }
 
   int64_t workspace_bytes(const Program& program, const StepLimits& limits) const override {
     return plan(program, limits).total();
   }
 
-  Result<std::unique_ptr<PreparedProgram>> prepare(const Program& program, const StepLimits& limits) override {
+  Result<std::unique_ptr<PreparedProgram>> prepare(const Program& program,
+                                                   const StepLimits& limits) override {
     auto prepared = std::make_unique<ReferenceProgram>(program, limits);
     const WorkspacePlan sizes = plan(program, limits);
     BUTTER_ASSIGN(Buffer buffer, Buffer::allocate(sizes.total()));
     prepared->workspace = Arena(std::move(buffer));
     Arena& arena = prepared->workspace;
-    for (int64_t bytes : sizes.slot_bytes) prepared->slots.push_back(reinterpret_cast<float*>(arena.take(bytes)));
+    for (int64_t bytes : sizes.slot_bytes)
+      prepared->slots.push_back(reinterpret_cast<float*>(arena.take(bytes)));
     prepared->row_scratch = reinterpret_cast<float*>(arena.take(sizes.row_scratch_bytes));
     prepared->angles = reinterpret_cast<float*>(arena.take(sizes.angle_bytes));
     prepared->kv_scratch = arena.take(sizes.kv_scratch_bytes);
@@ -137,7 +141,8 @@ class ReferenceDevice final : public Device {
     }
     sizes.row_scratch_bytes = widest_row_ * static_cast<int64_t>(sizeof(float));
     for (const RopeTable& table : program.rope_tables) {
-      sizes.angle_bytes = std::max(sizes.angle_bytes, static_cast<int64_t>(2 * table.inv_freq.size() * sizeof(float)));
+      sizes.angle_bytes =
+          std::max(sizes.angle_bytes, static_cast<int64_t>(2 * table.inv_freq.size() * sizeof(float)));
     }
     sizes.kv_scratch_bytes = StepViews::scratch_bytes(program, limits);
     for (const KvLayerShape& shape : program.kv_layers) {
@@ -155,7 +160,9 @@ class ReferenceDevice final : public Device {
   int64_t rows(const ReferenceProgram& step, SlotId slot, const StepInputs& inputs) const {
     return rows_of(step.program.slots[static_cast<size_t>(slot)], inputs);
   }
-  const float* vector(WeightId id) const { return id == kNone ? nullptr : vectors_[static_cast<size_t>(id)].data(); }
+  const float* vector(WeightId id) const {
+    return id == kNone ? nullptr : vectors_[static_cast<size_t>(id)].data();
+  }
 
   void run(const EmbedOp& op, ReferenceProgram& step, const StepInputs& inputs) {
     for (size_t r = 0; r < inputs.ids.size(); ++r) {
@@ -166,7 +173,8 @@ class ReferenceDevice final : public Device {
 
   void run(const RmsNormOp& op, ReferenceProgram& step, const StepInputs& inputs) {
     for (int64_t r = 0; r < rows(step, op.in, inputs); ++r) {
-      reference::rms_norm(op, row(step, op.in, r), width(step, op.in), vector(op.weight), row(step, op.out, r));
+      reference::rms_norm(op, row(step, op.in, r), width(step, op.in), vector(op.weight),
+                          row(step, op.out, r));
     }
   }
 
@@ -175,9 +183,9 @@ class ReferenceDevice final : public Device {
       const LinearPart& part = op.parts[static_cast<size_t>(i)];
       const TensorView& weight = linears_[static_cast<size_t>(part.weight)];
       const LinearTarget target{row(step, part.out, 0), width(step, part.out), vector(part.bias),
-                                           part.accumulate, part.multiplier};
-      reference::linear(weight, row(step, op.in, 0), width(step, op.in), rows(step, op.in, inputs), {0, weight.rows()},
-                        target, step.row_scratch);
+                                part.accumulate, part.multiplier};
+      reference::linear(weight, row(step, op.in, 0), width(step, op.in), rows(step, op.in, inputs),
+                        {0, weight.rows()}, target, step.row_scratch);
     }
   }
 
@@ -187,7 +195,8 @@ class ReferenceDevice final : public Device {
     for (const StepSequence& sequence : inputs.sequences) {
       for (int r = 0; r < sequence.rows; ++r) {
         reference::rope_angles(table, sequence.position + r, step.angles, step.angles + pairs);
-        reference::rope(op, pairs, step.angles, step.angles + pairs, row(step, op.in_out, sequence.first_row + r));
+        reference::rope(op, pairs, step.angles, step.angles + pairs,
+                        row(step, op.in_out, sequence.first_row + r));
       }
     }
   }
@@ -197,7 +206,8 @@ class ReferenceDevice final : public Device {
     for (int s = 0; s < step.views.sequences(); ++s) {
       for (int r = 0; r < sequences[s].rows; ++r) {
         const int64_t index = sequences[s].first_row + r;
-        write_kv_row(sequences[s], r, row(step, op.key, index), row(step, op.value, index), convert_row, step.non_finite);
+        write_kv_row(sequences[s], r, row(step, op.key, index), row(step, op.value, index), kScalarConverter,
+                     step.non_finite);
       }
     }
   }
@@ -228,7 +238,8 @@ class ReferenceDevice final : public Device {
 
   void run(const ActivateMulOp& op, ReferenceProgram& step, const StepInputs& inputs) {
     const int64_t count = rows(step, op.gate, inputs) * width(step, op.gate);
-    reference::activate_mul(op.activation, row(step, op.gate, 0), row(step, op.up, 0), count, row(step, op.out, 0));
+    reference::activate_mul(op.activation, row(step, op.gate, 0), row(step, op.up, 0), count,
+                            row(step, op.out, 0));
   }
 
   void run(const GatherRowsOp& op, ReferenceProgram& step, const StepInputs& inputs) {
@@ -249,6 +260,8 @@ class ReferenceDevice final : public Device {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> make_reference_device() { return std::unique_ptr<Device>(std::make_unique<ReferenceDevice>()); }
+Result<std::unique_ptr<Device>> make_reference_device() {
+  return std::unique_ptr<Device>(std::make_unique<ReferenceDevice>());
+}
 
 }  // namespace butter
