@@ -51,9 +51,14 @@ Status StepViews::check(const StepInputs& inputs) const {
     BUTTER_CHECK(sequence.first_row == next_row && sequence.rows > 0 && sequence.position >= 0);
     BUTTER_CHECK(sequence.classes.size() == program_.window_classes.size());
     next_row += sequence.rows;
-    if (sequence.position + sequence.rows > limits_.max_positions) {
-      return fail(StatusCode::kLimit, "the step ends at position {}; the workspace was made for {}",
-                  sequence.position + sequence.rows, limits_.max_positions);
+    for (const ClassPages& pages : sequence.classes) {
+      // A window bounds what a query sees, however far the positions have gone.
+      const int64_t end = sequence.position + sequence.rows;
+      const int64_t seen = pages.window.none() ? end : std::min(end, pages.window.max_size);
+      if (seen > limits_.max_positions) {
+        return fail(StatusCode::kLimit, "a query of the step sees {} positions; the workspace was made for {}", seen,
+                    limits_.max_positions);
+      }
     }
   }
   BUTTER_CHECK(next_row == static_cast<int>(inputs.ids.size()));
