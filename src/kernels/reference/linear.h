@@ -5,17 +5,9 @@
 
 #include "core/tensor_view.h"
 #include "core/thread_pool.h"
+#include "kernels/linear_target.h"
 
 namespace butter::reference {
-
-// What one matrix of a LinearOp leaves: y = x·Wᵀ + bias, or y += multiplier · (x·Wᵀ + bias) where accumulate.
-struct LinearTarget {
-  float* y = nullptr;
-  int64_t stride = 0;           // floats from one row of y to the next
-  const float* bias = nullptr;  // one for each row of the weight, or null
-  bool accumulate = false;
-  float multiplier = 1;
-};
 
 // Rows of x (`x_stride` floats apart) times the rows `outputs` of the weight, each decoded into `scratch`,
 // which holds weight.columns() floats. A product is summed in float32, from the first column to the last.

@@ -1,0 +1,86 @@
+// The kernels behind cpu/linear.h, one table for each instruction set: plain structs, integers and pointers
+// only.
+//
+// This header is read by files that are compiled for one instruction set, so it holds no inline function: the
+// linker might keep the copy that an older CPU cannot run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/linear_target.h"
+
+namespace butter::cpu {
+
+constexpr int64_t kPanelRows = 16;  // rows of a weight that are repacked together
+constexpr int64_t kGroup = 32;      // columns that share a scale
+constexpr int64_t kInt8Block = 8;   // rows of a prepared input that are interleaved
+constexpr int64_t kTileRows = 32;   // rows of a block of bf16 tiles
+constexpr int64_t kInt8GroupBytes = kGroup + 12;
+
+enum class LinearForm : uint8_t {
+  kF32,         // rows as the file has them
+  kF16,         //
+  kBF16,        //
+  kCodes4,      // scale · (code − 8)
+  kCodes4Bias,  // scale · code + bias
+  kCodes8,      // scale · (code − 128)
+};
+
+// A weight as a kernel sees it. Float forms are row-major and may stand at any address. Coded forms are
+// panels of 16 rows (the last may have fewer), each a record for every group of 32 columns:
+//
+//   record = scale:fp16[L] | bias:fp16[L]  (kCodes4Bias) | codes
+//   4 bits: [4 quads][L][4 bytes]  byte b of quad q: low nibble column 4q + b, high nibble column 16 + 4q + b
+//   8 bits: [8 quads][L][4 bytes]  byte b of quad q: column 4q + b, as code + 128
+//
+// L is the panel's number of rows: the tail panel takes no more than its rows need.
+struct LinearMatrix {
+  LinearForm form = LinearForm::kF32;
+  const std::byte* data = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
+// Input rows as the float kernels read them.
+struct FloatRows {
+  const float* x = nullptr;
+  int64_t stride = 0;
+  int64_t rows = 0;
+};
+
+// Prepared int8 rows, in blocks of 8, then of 4, 2 and 1 as the rest has them. A block of M rows has a record
+// for every group of 32 columns, which are read in turn:
+//
+//   record = codes:int8[M][32] | scale:f32[M] | scale·sum of codes:f32[M] | −sum of codes:int32[M]
+struct Int8Rows {
+  const std::byte* data = nullptr;
+  int64_t rows = 0;
+};
+
+// Prepared bf16 rows, in blocks of 32, each a pair of tiles for every 32 columns:
+// [block][column/32][2][16][32]. Rows and columns past the end are zero.
+struct TileRows {
+  const std::byte* data = nullptr;
+  int64_t rows = 0;
+};
+
+struct LinearKernels {
+  // Outputs [begin, end) for all rows.
+  void (*floats)(const LinearMatrix& weight, const FloatRows& x, int64_t begin, int64_t end,
+                 const LinearTarget& target);
+  void (*codes)(const LinearMatrix& weight, const Int8Rows& x, int64_t begin, int64_t end,
+                const LinearTarget& target);
+  // Null where there are no tiles. Scratch: tile_scratch_bytes.
+  void (*tiles)(const LinearMatrix& weight, const TileRows& x, int64_t begin, int64_t end,
+                const LinearTarget& target, std::byte* scratch);
+  // Writes one row of a tile block: 32 values every `step` values, from column 0 on.
+  void (*pack_tile_row)(const float* x, int64_t columns, std::byte* out);
+};
+
+const LinearKernels& portable_linear_kernels();
+const LinearKernels& avx2_linear_kernels();
+const LinearKernels& avx512_linear_kernels();
+const LinearKernels& amx_linear_kernels();
+
+}  // namespace butter::cpu

@@ -1,0 +1,378 @@
+// Parity of the CPU's linear op with the reference, for every instruction set that this machine has.
+//
+// Bounds. Float inputs: float32 sums in another order, 1e-6 of the sum of |w·x|. Int8 inputs: each value is
+// off by at most half a scale, max|x| of its group / 254, and errors are independent: within 5 standard
+// deviations of Σ w² · scale² / 12. Bf16: weight and input are each off by 2⁻⁹ relative at most, within 5
+// standard deviations of products off by 2⁻⁹ · |w·x|.
+#include "kernels/cpu/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "core/dequantise.h"
+#include "kernels/reference/linear.h"
+
+namespace butter {
+namespace {
+
+constexpr DType kCodedTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
+constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
+                               DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
+
+using Random = std::mt19937;
+
+std::vector<float> random_floats(size_t count, Random& random, float size = 1) {
+  std::normal_distribution<float> normal(0, size);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// A weight of random bytes, with scales that make values of about `size`.
+struct TestWeight {
+  std::vector<std::byte> bytes;
+  TensorView view;
+
+  TestWeight(DType dtype, int64_t rows, int64_t columns, Random& random, float size = 0.1f) {
+    view.dtype = dtype;
+    view.shape = {rows, columns};
+    bytes.resize(static_cast<size_t>(view.bytes()));
+    std::uniform_int_distribution<int> any(0, 255);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(any(random));
+    std::normal_distribution<float> normal(0, size);
+    const DTypeInfo& info = dtype_info(dtype);
+    const auto put16 = [&](size_t at, uint16_t bits) { std::memcpy(bytes.data() + at, &bits, 2); };
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(info.block_bytes)) {
+      const float value = normal(random);
+      if (dtype == DType::kF32) std::memcpy(bytes.data() + at, &value, 4);
+      if (dtype == DType::kF16) put16(at, float_to_fp16(value));
+      if (dtype == DType::kBF16) put16(at, float_to_bf16(value));
+      if (dtype == DType::kQ8_0) put16(at, float_to_fp16(value / 70));
+      if (dtype == DType::kQ4_0 || dtype == DType::kQ4_1) put16(at, float_to_fp16(value / 5));
+      if (dtype == DType::kQ4_1) put16(at + 2, float_to_fp16(-1.5f * value));
+    }
+    view.data = bytes.data();
+  }
+};
+
+struct Options {
+  std::vector<float> bias;
+  bool accumulate = false;
+  float multiplier = 1;
+  int workers = 1;
+};
+
+std::vector<float> run(const cpu::LinearWeight& weight, cpu::InputKind kind, const std::vector<float>& x,
+                       int64_t rows, const Options& options = {}) {
+  cpu::LinearInput input;
+  input.kind = kind;
+  input.x = x.data();
+  input.stride = input.columns = weight.columns();
+  input.rows = rows;
+  Buffer prepared =
+      Buffer::allocate(std::max<int64_t>(64, cpu::input_bytes(kind, rows, weight.columns()))).value();
+  Buffer scratch =
+      Buffer::allocate(std::max<int64_t>(64, cpu::linear_scratch_bytes(weight.isa(), weight.columns())))
+          .value();
+  input.prepared = prepared.data();
+  std::vector<float> y(static_cast<size_t>(rows * weight.rows()), options.accumulate ? 0.25f : -7.0f);
+  const LinearTarget target{y.data(), weight.rows(), options.bias.empty() ? nullptr : options.bias.data(),
+                            options.accumulate, options.multiplier};
+  for (int i = 0; i < options.workers; ++i)
+    cpu::prepare_input(weight.isa(), input, split(rows, options.workers, i, cpu::input_grain(kind)));
+  for (int i = 0; i < options.workers; ++i) {
+    cpu::linear(weight, input, split(weight.rows(), options.workers, i, cpu::kPanelRows), target,
+                scratch.data());
+  }
+  return y;
+}
+
+// Whether errors of a row's values may be taken as independent: not where all are the same.
+enum class Errors { kIndependent, kAligned };
+
+// What a result may be off by, from the decoded weight row and the input row.
+double allowed(cpu::InputKind kind, const float* w, const float* x, int64_t columns, Errors errors) {
+  double absolute = 0, variance = 0;
+  for (int64_t k = 0; k < columns; ++k) {
+    const double product = std::abs(static_cast<double>(w[k]) * x[k]);
+    absolute += product;
+    if (kind == cpu::InputKind::kBf16) variance += std::pow(product / 256, 2) * 2 / 3;
+    if (kind == cpu::InputKind::kInt8) {
+      float largest = 0;
+      for (int64_t i = k / 32 * 32; i < k / 32 * 32 + 32; ++i) largest = std::max(largest, std::abs(x[i]));
+      variance += std::pow(static_cast<double>(w[k]) * largest / 127, 2) / 12;
+    }
+  }
+  if (errors == Errors::kAligned && kind == cpu::InputKind::kBf16) return absolute / 128;
+  return 2e-6 * absolute + 5 * std::sqrt(variance) + 1e-30;
+}
+
+void expect_close(const TestWeight& weight, cpu::InputKind kind, const std::vector<float>& x, int64_t rows,
+                  const std::vector<float>& y, Errors errors = Errors::kIndependent) {
+  const int64_t columns = weight.view.columns(), outputs = weight.view.rows();
+  std::vector<float> expected(y.size()), scratch(static_cast<size_t>(columns));
+  reference::linear(weight.view, x.data(), columns, rows, {0, outputs}, {expected.data(), outputs},
+                    scratch.data());
+  for (int64_t n = 0; n < outputs; ++n) {
+    dequantise_row(weight.view.dtype, weight.view.row(n), columns, scratch.data());
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto at = static_cast<size_t>(row * outputs + n);
+      ASSERT_NEAR(y[at], expected[at],
+                  allowed(kind, scratch.data(), x.data() + row * columns, columns, errors))
+          << dtype_name(weight.view.dtype) << " [" << outputs << ", " << columns << "] row " << row << " of "
+          << rows << " output " << n;
+    }
+  }
+}
+
+std::vector<cpu::InputKind> kinds_of(const cpu::LinearWeight& weight) {
+  std::vector<cpu::InputKind> kinds = {cpu::input_kind(weight, cpu::LinearPath::kDecode)};
+  const cpu::InputKind prefill = cpu::input_kind(weight, cpu::LinearPath::kPrefill);
+  if (prefill != kinds[0]) kinds.push_back(prefill);
+  return kinds;
+}
+
+class LinearOnEachIsa : public testing::TestWithParam<Isa> {};
+
+INSTANTIATE_TEST_SUITE_P(Isas, LinearOnEachIsa, testing::ValuesIn(available_isas()),
+                         [](const auto& isa) { return std::string(isa_name(isa.param)); });
+
+TEST_P(LinearOnEachIsa, EqualsTheReferenceInEveryShape) {
+  struct Case {
+    int64_t outputs, columns;
+    std::vector<int64_t> rows;
+  };
+  std::vector<int64_t> all_rows;
+  for (int64_t rows = 1; rows <= 17; ++rows) all_rows.push_back(rows);
+  all_rows.push_back(49);
+  const Case cases[] = {{37, 96, all_rows}, {48, 32, {1, 3, 16}},   {1, 64, {1, 5, 33}},
+                        {16, 64, {2, 17}},  {100, 576, {1, 4, 32}}, {40, 1536, {1, 49}}};
+  Random random(1);
+  for (DType dtype : kAllTypes) {
+    for (const Case& test : cases) {
+      const TestWeight weight(dtype, test.outputs, test.columns, random);
+      const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+      ASSERT_TRUE(made) << made.error().message();
+      for (int64_t rows : test.rows) {
+        const auto x = random_floats(static_cast<size_t>(rows * test.columns), random);
+        for (cpu::InputKind kind : kinds_of(*made)) {
+          expect_close(weight, kind, x, rows, run(*made, kind, x, rows));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEachIsa, FloatFormsTakeAnyColumnCount) {
+  Random random(2);
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (int64_t columns : {1, 7, 15, 31, 33, 50}) {
+      const TestWeight weight(dtype, 19, columns, random);
+      const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+      ASSERT_TRUE(made);
+      const auto x = random_floats(static_cast<size_t>(18 * columns), random);
+      for (cpu::InputKind kind : kinds_of(*made)) expect_close(weight, kind, x, 18, run(*made, kind, x, 18));
+    }
+  }
+}
+
+TEST_P(LinearOnEachIsa, FloatFormsTakeAnyAddress) {
+  Random random(3);
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    TestWeight weight(dtype, 20, 64, random);
+    std::vector<std::byte> shifted(weight.bytes.size() + 1);
+    std::memcpy(shifted.data() + 1, weight.bytes.data(), weight.bytes.size());
+    weight.view.data = shifted.data() + 1;
+    const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+    ASSERT_TRUE(made);
+    const auto x = random_floats(17 * 64, random);
+    for (cpu::InputKind kind : kinds_of(*made)) expect_close(weight, kind, x, 17, run(*made, kind, x, 17));
+  }
+}
+
+TEST_P(LinearOnEachIsa, ARowIsTheSameAloneAndInEveryBatch) {
+  constexpr int64_t kColumns = 160, kOutputs = 53, kRows = 70;
+  Random random(4);
+  const auto x = random_floats(kRows * kColumns, random);
+  for (DType dtype : kAllTypes) {
+    const TestWeight weight(dtype, kOutputs, kColumns, random);
+    const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+    ASSERT_TRUE(made);
+    for (cpu::InputKind kind : kinds_of(*made)) {
+      std::vector<float> alone;
+      for (int64_t row = 0; row < kRows; ++row) {
+        const std::vector<float> one(x.begin() + row * kColumns, x.begin() + (row + 1) * kColumns);
+        const auto y = run(*made, kind, one, 1);
+        alone.insert(alone.end(), y.begin(), y.end());
+      }
+      for (int64_t rows : {2, 3, 7, 8, 15, 16, 33, 70}) {
+        const auto y = run(*made, kind, x, rows);
+        ASSERT_EQ(0, std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)))
+            << dtype_name(dtype) << " " << rows << " rows";
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEachIsa, ManyWorkersGiveTheBitsOfOne) {
+  constexpr int64_t kColumns = 96, kOutputs = 133, kRows = 67;
+  Random random(5);
+  const auto x = random_floats(kRows * kColumns, random);
+  for (DType dtype : kAllTypes) {
+    const TestWeight weight(dtype, kOutputs, kColumns, random);
+    const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+    ASSERT_TRUE(made);
+    for (cpu::InputKind kind : kinds_of(*made)) {
+      const auto one = run(*made, kind, x, kRows);
+      for (int workers : {2, 3, 8, 40}) {
+        Options options;
+        options.workers = workers;
+        EXPECT_EQ(one, run(*made, kind, x, kRows, options))
+            << dtype_name(dtype) << " " << workers << " workers";
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEachIsa, AddsBiasAndAccumulates) {
+  constexpr int64_t kColumns = 64, kOutputs = 35;
+  Random random(6);
+  for (DType dtype : kAllTypes) {
+    const TestWeight weight(dtype, kOutputs, kColumns, random);
+    const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+    ASSERT_TRUE(made);
+    for (cpu::InputKind kind : kinds_of(*made)) {
+      for (int64_t rows : {1, 9, 20}) {
+        const auto x = random_floats(static_cast<size_t>(rows * kColumns), random);
+        const auto plain = run(*made, kind, x, rows);
+        Options options;
+        options.bias = random_floats(kOutputs, random);
+        const auto biased = run(*made, kind, x, rows, options);
+        options.accumulate = true;
+        options.multiplier = 0.5f;
+        const auto added = run(*made, kind, x, rows, options);
+        for (size_t i = 0; i < plain.size(); ++i) {
+          ASSERT_EQ(biased[i], plain[i] + options.bias[i % kOutputs]);
+          ASSERT_EQ(added[i], 0.25f + 0.5f * biased[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEachIsa, RepackedRowsAreTheFilesValues) {
+  Random random(7);
+  for (DType dtype : kAllTypes) {
+    for (int64_t outputs : {1, 16, 21, 64}) {
+      const TestWeight weight(dtype, outputs, 96, random);
+      const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+      ASSERT_TRUE(made);
+      EXPECT_EQ(made->bytes(), weight.view.bytes());
+      EXPECT_EQ(made->copied(), dtype_info(dtype).quantised);
+      std::vector<float> expected(96), got(96);
+      for (int64_t r = 0; r < outputs; ++r) {
+        dequantise_row(dtype, weight.view.row(r), 96, expected.data());
+        made->dequantise_row(r, got.data());
+        ASSERT_EQ(0, std::memcmp(expected.data(), got.data(), 96 * 4)) << dtype_name(dtype) << " row " << r;
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEachIsa, RepackingInPartsIntoGivenStorageIsTheSame) {
+  Random random(8);
+  for (DType dtype : kCodedTypes) {
+    const TestWeight weight(dtype, 83, 128, random);
+    const auto whole = cpu::LinearWeight::make(weight.view, GetParam());
+    Buffer storage = Buffer::allocate(cpu::LinearWeight::storage_bytes(weight.view)).value();
+    auto parts = cpu::LinearWeight::allocate(weight.view, GetParam(), storage.data());
+    ASSERT_TRUE(whole && parts);
+    for (int i = 2; i >= 0; --i) parts->repack(split(83, 3, i, cpu::kPanelRows));
+    parts->finish();
+    EXPECT_EQ(parts->matrix().data, storage.data());
+    EXPECT_EQ(0, std::memcmp(whole->matrix().data, storage.data(), static_cast<size_t>(weight.view.bytes())));
+  }
+}
+
+TEST_P(LinearOnEachIsa, ExtremeInputsStayExactOrShow) {
+  constexpr int64_t kColumns = 64, kOutputs = 18;
+  Random random(9);
+  for (DType dtype : kAllTypes) {
+    const TestWeight weight(dtype, kOutputs, kColumns, random);
+    const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+    ASSERT_TRUE(made);
+    for (cpu::InputKind kind : kinds_of(*made)) {
+      for (float size : {0.0f, 1e-38f, 1e-30f, 1e30f}) {
+        std::vector<float> x(17 * kColumns, size);
+        x[3] = -size;
+        const auto y = run(*made, kind, x, 17);
+        for (float value : y) ASSERT_TRUE(std::isfinite(value)) << dtype_name(dtype) << " " << size;
+        // Too small for an 8-bit scale or a bf16 product: zero, or near enough.
+        if (size > 1e-35f) expect_close(weight, kind, x, 17, y);
+        if (size == 0.0f) {
+          EXPECT_EQ(y, std::vector<float>(y.size(), 0.0f));
+        }
+      }
+      for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        std::vector<float> x(17 * kColumns, 1.0f);
+        x[5 * kColumns + 40] = bad;
+        const auto y = run(*made, kind, x, 17);
+        for (int64_t n = 0; n < kOutputs; ++n) {
+          EXPECT_FALSE(std::isfinite(y[static_cast<size_t>(5 * kOutputs + n)])) << dtype_name(dtype);
+          EXPECT_TRUE(std::isfinite(y[static_cast<size_t>(4 * kOutputs + n)])) << dtype_name(dtype);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEachIsa, LargestCodesDoNotOverflow) {
+  constexpr int64_t kColumns = 64;
+  for (DType dtype : kCodedTypes) {
+    for (int fill : {0x00, 0x7f, 0x80, 0xff}) {
+      Random random(10);
+      TestWeight weight(dtype, 16, kColumns, random);
+      const int block = dtype_info(dtype).block_bytes, header = dtype == DType::kQ4_1 ? 4 : 2;
+      for (size_t i = 0; i < weight.bytes.size(); ++i) {
+        if (static_cast<int>(i % static_cast<size_t>(block)) >= header)
+          weight.bytes[i] = static_cast<std::byte>(fill);
+      }
+      const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+      ASSERT_TRUE(made);
+      for (float sign : {1.0f, -1.0f}) {
+        const std::vector<float> x(16 * kColumns, sign);
+        for (cpu::InputKind kind : kinds_of(*made))
+          expect_close(weight, kind, x, 16, run(*made, kind, x, 16), Errors::kAligned);
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEachIsa, ZeroRowsOrOutputsDoNothing) {
+  Random random(11);
+  const TestWeight weight(DType::kQ4_1, 32, 64, random);
+  const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+  ASSERT_TRUE(made);
+  for (cpu::InputKind kind : kinds_of(*made)) {
+    EXPECT_TRUE(run(*made, kind, {}, 0).empty());
+    cpu::linear(*made, {kind, nullptr, 64, 1, 64, nullptr}, {16, 16}, {}, nullptr);
+  }
+}
+
+TEST(Linear, AnUnknownTypeIsNamed) {
+  TensorView view;
+  view.dtype = DType::kI32;
+  view.shape = {4, 32};
+  const auto made = cpu::LinearWeight::make(view, Isa::kPortable);
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message().find("I32"), std::string::npos) << made.error().message();
+}
+
+}  // namespace
+}  // namespace butter
