@@ -52,6 +52,7 @@ CacheSet& CacheSet::operator=(CacheSet&& other) noexcept {
   pool_ = std::move(other.pool_);
   position_ = other.position_;
   step_rows_ = other.step_rows_;
+  last_fence_ = other.last_fence_;
   classes_ = std::move(other.classes_);
   step_views_ = std::move(other.step_views_);
   return *this;
@@ -70,10 +71,10 @@ void CacheSet::release(HeldPage page, uint64_t fence) {
 
 void CacheSet::release_all() {
   for (ClassPagesOwned& pages : classes_) {
-    for (const HeldPage& page : pages.table.kept()) release(page, 0);
-    for (const HeldPage& page : pages.table.recent()) release(page, 0);
-    for (const HeldPage& page : pages.leased) release(page, 0);
-    for (const HeldPage& page : {pages.open, pages.pinned, pages.next_open}) release(page, 0);
+    for (const HeldPage& page : pages.table.kept()) release(page, last_fence_);
+    for (const HeldPage& page : pages.table.recent()) release(page, last_fence_);
+    for (const HeldPage& page : pages.leased) release(page, last_fence_);
+    for (const HeldPage& page : {pages.open, pages.pinned, pages.next_open}) release(page, last_fence_);
   }
   classes_.clear();
 }
@@ -165,6 +166,7 @@ StepSequence CacheSet::step_view(int first_row) const {
 
 void CacheSet::commit_step(uint64_t fence) {
   BUTTER_CHECK(step_rows_ > 0);
+  last_fence_ = fence;
   const bool seals = layout_->seals();
   const int64_t end = position_ + step_rows_;
   const int64_t full_end = page_of(end);
@@ -197,6 +199,7 @@ void CacheSet::commit_step(uint64_t fence) {
 }
 
 void CacheSet::abort_step(uint64_t fence) {
+  last_fence_ = std::max(last_fence_, fence);
   for (ClassPagesOwned& pages : classes_) {
     for (const HeldPage& page : pages.leased) release(page, fence);
     pages.leased.clear();
@@ -243,6 +246,7 @@ Result<CacheSet> CacheSet::fork() const {
   BUTTER_CHECK(step_rows_ == 0);
   CacheSet twin(layout_, pool_);
   twin.position_ = position_;
+  twin.last_fence_ = last_fence_;
   const auto copy = [&](const HeldPage& from, int64_t bytes) -> Result<HeldPage> {
     if (!from.handle) return HeldPage{};
     BUTTER_ASSIGN(HeldPage to, twin.lease(bytes));

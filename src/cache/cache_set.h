@@ -5,7 +5,7 @@
 // sees; abort_step() returns the leases and leaves the sequence as it was. Rows of committed positions are
 // never overwritten by a step.
 //
-// Move-only. Not thread-safe: one owner drives a sequence. Its pool must outlive it.
+// May be destroyed with a step in flight: its pages wait for the fence of the last one. Move-only. Not thread-safe: one owner drives a sequence. Its pool must outlive it.
 #pragma once
 
 #include <memory>
@@ -67,6 +67,7 @@ class CacheSet {
   std::shared_ptr<PagePool> pool_;
   int64_t position_ = 0;
   int step_rows_ = 0;
+  uint64_t last_fence_ = 0;  // the last submission that read or wrote the pages
   std::vector<ClassPagesOwned> classes_;
   std::vector<ClassPages> step_views_;
 };
