@@ -72,7 +72,7 @@ struct EncodeOptions {
   bool parse_special = false;  // control tokens that stand in the text are those tokens, not text
   // With parse_special: parts of the text in which they are text all the same (what people wrote, inside
   // what a chat template wrote). A token that touches one is text. Sorted, disjoint.
-  std::span<const TextSpan> content;
+  std::span<const TextSpan> content = {};
 };
 
 struct DecodeOptions {

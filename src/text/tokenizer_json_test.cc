@@ -1,0 +1,174 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "text/tokenizer.h"
+#include "text/tokenizer_testing.h"
+
+namespace butter {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using Ids = std::vector<TokenId>;
+
+json small_json() {
+  return json::parse(small_tokenizer_json());
+}
+
+std::string error_of(const std::string& tokenizer, const std::string& config = {},
+                     const std::string& generation = {}) {
+  const auto made = Tokenizer::from_tokenizer_json(tokenizer, config, generation);
+  return made ? "no error" : made.error().message();
+}
+
+std::string error_after(const std::function<void(json&)>& change) {
+  json changed = small_json();
+  change(changed);
+  return error_of(changed.dump());
+}
+
+TEST(TokenizerJson, ConfigNamesTheSpecialTokens) {
+  const auto made = Tokenizer::from_tokenizer_json(
+      small_tokenizer_json(),
+      R"({"eos_token": {"content": "</s>"}, "pad_token": "<|user|>", "unk_token": null})",
+      R"({"eos_token_id": [2, 1]})");
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_EQ(made->bos_id(), 0);
+  EXPECT_EQ(made->eos_id(), 1);
+  EXPECT_EQ(made->pad_id(), 2);
+  EXPECT_EQ(made->unk_id(), std::nullopt);
+  EXPECT_EQ(made->end_ids(), (Ids{1, 2}));
+  EXPECT_EQ(made->encode("<tool>").value(), (Ids{0, 600}));
+}
+
+TEST(TokenizerJson, ConfigMayTakeBosAway) {
+  const auto made = Tokenizer::from_tokenizer_json(small_tokenizer_json(), R"({"add_bos_token": false})");
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_EQ(made->encode("<tool>").value(), (Ids{600}));
+}
+
+TEST(TokenizerJson, GenerationConfigMayHoldOneId) {
+  const auto made = Tokenizer::from_tokenizer_json(small_tokenizer_json(), "", R"({"eos_token_id": 1})");
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_EQ(made->eos_id(), 1);
+  EXPECT_TRUE(made->is_end(1));
+}
+
+TEST(TokenizerJson, ASplitWithTheSamePatternIsTheSamePreTokenizer) {
+  json changed = small_json();
+  changed["pre_tokenizer"] = {{"type", "Sequence"},
+                              {"pretokenizers",
+                               {{{"type", "Split"},
+                                 {"pattern", {{"Regex", kByteLevelPattern}}},
+                                 {"behavior", "Isolated"},
+                                 {"invert", false}},
+                                {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+  const auto made = Tokenizer::from_tokenizer_json(changed.dump());
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_EQ(made->pre_tokenizer(), "gpt2");
+}
+
+TEST(TokenizerJson, AnEosInTheTemplateIsAdded) {
+  json changed = small_json();
+  changed["post_processor"]["single"].push_back({{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}});
+  changed["post_processor"]["special_tokens"]["</s>"] = {{"id", "</s>"}, {"ids", {1}}, {"tokens", {"</s>"}}};
+  const auto made = Tokenizer::from_tokenizer_json(changed.dump());
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_EQ(made->encode("<tool>").value(), (Ids{0, 600, 1}));
+}
+
+TEST(BadTokenizerJson, WhatIsNotKnownIsNamed) {
+  EXPECT_THAT(error_after([](json& j) { j["model"]["type"] = "Unigram"; }), HasSubstr("\"Unigram\""));
+  EXPECT_THAT(error_after([](json& j) {
+                j["normalizer"] = {{"type", "NFKC"}};
+              }),
+              HasSubstr("normalizer \"NFKC\""));
+  EXPECT_THAT(error_after([](json& j) {
+                j["decoder"] = {{"type", "Metaspace"}};
+              }),
+              HasSubstr("\"Metaspace\""));
+  EXPECT_THAT(error_after([](json& j) { j["decoder"] = nullptr; }), HasSubstr("decoder is missing"));
+  EXPECT_THAT(error_after([](json& j) {
+                j["pre_tokenizer"] = {{"type", "Whitespace"}};
+              }),
+              HasSubstr("Whitespace"));
+  EXPECT_THAT(error_after([](json& j) { j["pre_tokenizer"] = nullptr; }), HasSubstr("pre_tokenizer"));
+  EXPECT_THAT(error_after([](json& j) { j["pre_tokenizer"]["use_regex"] = false; }),
+              HasSubstr("gpt2, smollm"));
+  EXPECT_THAT(error_after([](json& j) {
+                j["post_processor"] = {{"type", "BertProcessing"}};
+              }),
+              HasSubstr("\"BertProcessing\""));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["byte_fallback"] = true; }), HasSubstr("byte_fallback"));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["dropout"] = 0.1; }), HasSubstr("dropout"));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }), HasSubstr("</w>"));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["unk_token"] = "<none>"; }), HasSubstr("<none>"));
+  EXPECT_THAT(error_after([](json& j) { j["added_tokens"][1]["lstrip"] = true; }),
+              HasSubstr("\"</s>\" has lstrip"));
+}
+
+TEST(BadTokenizerJson, IdsWithAHoleOrTwice) {
+  EXPECT_THAT(error_after([](json& j) { j["model"]["vocab"].erase("!"); }), HasSubstr("no token has id 3"));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["vocab"]["!"] = 4; }), HasSubstr("id 4 is both"));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["vocab"]["!"] = -1; }),
+              HasSubstr("the id of token \"!\""));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["vocab"]["!"] = 1ull << 63; }),
+              HasSubstr("the id of token \"!\""));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["vocab"]["!"] = "3"; }),
+              HasSubstr("the id of token \"!\""));
+  EXPECT_THAT(error_after([](json& j) { j["added_tokens"][3]["id"] = 4'000'000; }),
+              HasSubstr("no token has id 600"));
+  EXPECT_THAT(error_after([](json& j) {
+                j["model"]["vocab"] = json::object();
+                j["added_tokens"] = json::array();
+              }),
+              HasSubstr("0 tokens"));
+}
+
+TEST(BadTokenizerJson, MergesThatAreNone) {
+  EXPECT_THAT(error_after([](json& j) { j["model"]["merges"] = "a b"; }), HasSubstr("merges"));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["merges"][5] = 7; }), HasSubstr("merge 5 is \"7\""));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["merges"][5] = {"a", "b", "c"}; }), HasSubstr("merge 5"));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["merges"][5] = "qqq www"; }), HasSubstr("\"qqq\""));
+  EXPECT_THAT(error_after([](json& j) { j["model"].erase("merges"); }), HasSubstr("merges is missing"));
+}
+
+TEST(BadTokenizerJson, TextsThatAreNoJson) {
+  EXPECT_THAT(error_of(""), HasSubstr("tokenizer.json is not a JSON object"));
+  EXPECT_THAT(error_of("[1, 2]"), HasSubstr("tokenizer.json is not a JSON object"));
+  EXPECT_THAT(error_of(small_tokenizer_json().substr(0, 5000)),
+              HasSubstr("tokenizer.json is not a JSON object"));
+  EXPECT_THAT(error_of(std::string(1'000'000, '[')), HasSubstr("32 levels"));
+  EXPECT_THAT(error_of(small_tokenizer_json(), "{"), HasSubstr("tokenizer_config.json"));
+  EXPECT_THAT(error_of(small_tokenizer_json(), R"({"eos_token": "<none>"})"),
+              HasSubstr("eos_token is \"\"<none>\"\""));
+  EXPECT_THAT(error_of(small_tokenizer_json(), "", R"({"eos_token_id": [1, "x"]})"),
+              HasSubstr("generation_config.json"));
+  EXPECT_THAT(error_of(small_tokenizer_json(), "", R"({"eos_token_id": 9999})"), HasSubstr("9999"));
+}
+
+// Whatever a member is replaced with, there is an answer, and no crash.
+TEST(BadTokenizerJson, AnyMemberOfAnyKindIsSurvived) {
+  const json original = small_json();
+  const std::vector<json> kinds = {nullptr,        true,           -1, 1e300, "x", json::array(),
+                                   json::object(), {{{"type", 3}}}};
+  std::set<std::string> members;  // and all that they lie in
+  const json flat = original.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    if (pointer.starts_with("/model/vocab/") || pointer.starts_with("/model/merges/")) continue;
+    for (json::json_pointer at(pointer); !at.empty(); at.pop_back()) members.insert(at.to_string());
+  }
+  for (const std::string& member : members) {
+    for (const json& kind : kinds) {
+      json changed = original;
+      changed[json::json_pointer(member)] = kind;
+      (void)Tokenizer::from_tokenizer_json(changed.dump());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace butter
