@@ -52,7 +52,9 @@ TEST(ThreadPool, ParkedWorkersWakeForTheNextRegion) {
   EXPECT_EQ(ran.load(), 6);
 }
 
-TEST(ThreadPool, UsableCpusIsAtLeastOne) { EXPECT_GE(usable_cpus(), 1); }
+TEST(ThreadPool, UsableCpusIsAtLeastOne) {
+  EXPECT_GE(usable_cpus(), 1);
+}
 
 }  // namespace
 }  // namespace butter
