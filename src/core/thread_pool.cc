@@ -15,8 +15,10 @@
 namespace butter {
 namespace {
 
-// About 50 us of spinning: longer than the gaps inside a step, shorter than a person's patience.
-constexpr int kSpins = 20000;
+// About 200 us of spinning: longer than the gaps inside a step, shorter than a person's patience. With more threads
+// than CPUs a spinning thread only keeps the one it waits for from running.
+constexpr int kSpins = 5000;
+constexpr int kSpinsOversubscribed = 50;
 
 inline void pause_cpu() {
 #if defined(__x86_64__)
@@ -27,8 +29,8 @@ inline void pause_cpu() {
 }
 
 // Waits until `word` differs from `old`: spins, then parks.
-uint32_t wait_for_change(std::atomic<uint32_t>& word, uint32_t old) {
-  for (int i = 0; i < kSpins; ++i) {
+uint32_t wait_for_change(std::atomic<uint32_t>& word, uint32_t old, int spins) {
+  for (int i = 0; i < spins; ++i) {
     const uint32_t now = word.load(std::memory_order_acquire);
     if (now != old) return now;
     pause_cpu();
@@ -52,7 +54,7 @@ int cgroup_cpus() {
 // What the threads of a pool share: the region's number, and a barrier that counts phases.
 class Team {
  public:
-  explicit Team(int count) : count_(count) {}
+  explicit Team(int count) : count_(count), spins_(count <= usable_cpus() ? kSpins : kSpinsOversubscribed) {}
 
   void barrier() {
     if (count_ == 1) return;
@@ -62,7 +64,7 @@ class Team {
       phase_.store(phase + 1, std::memory_order_release);
       phase_.notify_all();
     } else {
-      wait_for_change(phase_, phase);
+      wait_for_change(phase_, phase, spins_);
     }
   }
 
@@ -74,12 +76,13 @@ class Team {
 
   // Waits for the region after `seen`; null means that the pool is closing.
   const std::function<void(const Worker&)>* next_region(uint32_t& seen) {
-    seen = wait_for_change(generation_, seen);
+    seen = wait_for_change(generation_, seen, spins_);
     return region_;
   }
 
  private:
   const int count_;
+  const int spins_;
   const std::function<void(const Worker&)>* region_ = nullptr;
   alignas(64) std::atomic<uint32_t> generation_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
