@@ -1,0 +1,271 @@
+// bench_linear: how near the linear op comes to the memory that it reads, and to what the CPU can multiply.
+//
+//   bench_linear [--benchmark_filter=decode|prefill|input|elementwise|repack|...]
+//
+// decode/FORM/ISA/ROWS  one pass over weights of the default model's shapes (30 layers of 576 and 1536, a
+// head of
+//                       49,152), as a decode step makes it: GB/s of weights, and the share of what a plain
+//                       read loop over as many bytes gets, measured just before with the same threads
+// prefill/FORM/ISA/ROWS a layer's seven matrices for many rows: GFLOP/s
+// BUTTER_BENCH_THREADS sets the number of threads (default: the CPUs that the process may use).
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/thread_pool.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/linear.h"
+
+namespace butter {
+namespace {
+
+ThreadPool& pool() {
+  static ThreadPool threads([] {
+    const char* wanted = std::getenv("BUTTER_BENCH_THREADS");
+    return wanted != nullptr ? std::atoi(wanted) : usable_cpus();
+  }());
+  return threads;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2")))
+#endif
+uint64_t
+read_all(const uint64_t* words, int64_t count) {
+  uint64_t sums[32] = {};
+  for (int64_t i = 0; i + 32 <= count; i += 32) {
+    for (int j = 0; j < 32; ++j) sums[j] += words[i + j];
+  }
+  uint64_t sum = 0;
+  for (uint64_t part : sums) sum += part;
+  return sum;
+}
+
+// Bytes per second that all threads read of a buffer of this size, the best of a few passes.
+double read_bandwidth(int64_t bytes) {
+  Buffer buffer = Buffer::allocate(bytes).value();
+  std::memset(buffer.data(), 1, static_cast<size_t>(bytes));
+  double best = 0;
+  for (int pass = 0; pass < 12; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    pool().run([&](const Worker& worker) {
+      const IndexRange own = worker.slice(bytes / 8, 512);
+      benchmark::DoNotOptimize(read_all(buffer.as<uint64_t>() + own.begin, own.size()));
+    });
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    best = std::max(best, static_cast<double>(bytes) / taken.count());
+  }
+  return best;
+}
+
+struct Weight {
+  Buffer bytes;
+  cpu::LinearWeight linear;
+};
+
+Weight make_weight(DType dtype, int64_t rows, int64_t columns, Isa isa) {
+  TensorView view;
+  view.dtype = dtype;
+  view.shape = {rows, columns};
+  Weight weight;
+  weight.bytes = Buffer::allocate(view.bytes()).value();
+  std::mt19937 random(static_cast<unsigned>(rows * columns));
+  auto* words = weight.bytes.as<uint32_t>();
+  for (int64_t i = 0; i < view.bytes() / 4; ++i) words[i] = static_cast<uint32_t>(random());
+  const DTypeInfo& info = dtype_info(dtype);
+  std::byte* data = weight.bytes.data();
+  const uint16_t scale = float_to_fp16(0.01f);
+  for (int64_t at = 0; info.quantised && at < view.bytes(); at += info.block_bytes) {
+    std::memcpy(data + at, &scale, 2);
+    if (dtype == DType::kQ4_1) std::memcpy(data + at + 2, &scale, 2);
+  }
+  for (int64_t i = 0; dtype == DType::kF16 && i < rows * columns; ++i)
+    weight.bytes.as<uint16_t>()[i] &= 0xbfffu;
+  view.data = data;
+  weight.linear = cpu::LinearWeight::make(view, isa).value();
+  if (weight.linear.copied()) weight.bytes = {};
+  return weight;
+}
+
+struct Matrix {
+  int64_t rows, columns;
+};
+constexpr Matrix kLayer[] = {{576, 576},  {192, 576},  {192, 576}, {576, 576},
+                             {1536, 576}, {1536, 576}, {576, 1536}};
+constexpr int kLayers = 30;
+constexpr int64_t kVocabulary = 49152, kHidden = 576, kWidest = 1536;
+
+// Input, scratch and output for the largest op.
+struct Step {
+  Step(Isa isa, int64_t row_count) : rows(row_count) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    x.resize(static_cast<size_t>(rows * kWidest));
+    for (float& value : x) value = normal(random);
+    y.resize(static_cast<size_t>(rows * kWidest));
+    int64_t bytes = 64;
+    for (cpu::InputKind kind : {cpu::InputKind::kInt8, cpu::InputKind::kBf16})
+      bytes = std::max(bytes, cpu::input_bytes(kind, rows, kWidest));
+    prepared = Buffer::allocate(bytes).value();
+    scratch_step = Arena::piece_bytes(cpu::linear_scratch_bytes(isa, kWidest) + 64);
+    scratch = Buffer::allocate(scratch_step * pool().threads()).value();
+  }
+
+  // One op, as the device runs it: few rows are prepared by every worker for itself.
+  void run(const cpu::LinearWeight& weight, cpu::LinearPath path, const Worker& worker, float* out) {
+    cpu::LinearInput input{
+        cpu::input_kind(weight, path), x.data(), weight.columns(), rows, weight.columns(), prepared.data()};
+    cpu::prepare_input(weight.isa(), input, worker.slice(rows, cpu::input_grain(input.kind)));
+    worker.barrier();
+    cpu::linear(weight, input, worker.slice(weight.rows(), cpu::kPanelRows), {out, weight.rows()},
+                scratch.data() + worker.index() * scratch_step);
+    worker.barrier();
+  }
+
+  int64_t rows;
+  std::vector<float> x, y;
+  Buffer prepared, scratch;
+  int64_t scratch_step = 0;
+};
+
+void decode(benchmark::State& state, DType dtype, DType head_dtype, Isa isa, int64_t rows) {
+  std::vector<Weight> weights;
+  int64_t bytes = 0;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (const Matrix& m : kLayer) weights.push_back(make_weight(dtype, m.rows, m.columns, isa));
+  }
+  weights.push_back(make_weight(head_dtype, kVocabulary, kHidden, isa));
+  for (const Weight& weight : weights) bytes += weight.linear.bytes();
+  Step step(isa, rows);
+  std::vector<float> logits(static_cast<size_t>(rows * kVocabulary));
+  const double bandwidth = read_bandwidth(bytes);
+  double best = 1e9;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    pool().run([&](const Worker& worker) {
+      for (const Weight& weight : weights)
+        step.run(weight.linear, cpu::LinearPath::kDecode, worker, logits.data());
+    });
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    best = std::min(best, taken.count());
+  }
+  const double rate = static_cast<double>(bytes) / best;
+  state.counters["MB"] = static_cast<double>(bytes) / 1e6;
+  state.counters["best_GBps"] = rate / 1e9;
+  state.counters["read_GBps"] = bandwidth / 1e9;
+  state.counters["share"] = rate / bandwidth;
+  state.counters["steps_per_s"] = 1 / best;
+}
+
+void prefill(benchmark::State& state, DType dtype, Isa isa, int64_t rows) {
+  std::vector<Weight> weights;
+  double flops = 0;
+  for (const Matrix& m : kLayer) {
+    weights.push_back(make_weight(dtype, m.rows, m.columns, isa));
+    flops += 2.0 * static_cast<double>(m.rows * m.columns * rows);
+  }
+  Step step(isa, rows);
+  double best = 1e9;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    pool().run([&](const Worker& worker) {
+      for (const Weight& weight : weights)
+        step.run(weight.linear, cpu::LinearPath::kPrefill, worker, step.y.data());
+    });
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    best = std::min(best, taken.count());
+  }
+  state.counters["best_GFLOPs"] = flops / best / 1e9;
+}
+
+void prepare(benchmark::State& state, cpu::InputKind kind, Isa isa) {
+  Step step(isa, 64);
+  const cpu::LinearInput input{kind, step.x.data(), kHidden, 64, kHidden, step.prepared.data()};
+  for (auto _ : state) cpu::prepare_input(isa, input, {0, 64});
+  state.SetItemsProcessed(state.iterations() * 64 * kHidden);
+}
+
+void repack(benchmark::State& state, DType dtype) {
+  TensorView view;
+  view.dtype = dtype;
+  view.shape = {kVocabulary, kHidden};
+  Buffer bytes = Buffer::allocate(view.bytes()).value();
+  std::memset(bytes.data(), 1, static_cast<size_t>(view.bytes()));
+  view.data = bytes.data();
+  for (auto _ : state) {
+    auto weight = cpu::LinearWeight::allocate(view, Isa::kPortable).value();
+    pool().run([&](const Worker& worker) { weight.repack(worker.slice(view.rows(), cpu::kPanelRows)); });
+  }
+  state.SetBytesProcessed(state.iterations() * view.bytes());
+}
+
+void elementwise_op(benchmark::State& state, const std::string& name, Isa isa) {
+  const cpu::Elementwise& ops = cpu::elementwise(isa);
+  std::vector<float> x(kWidest, 0.5f), y(kWidest, 0.25f), out(kWidest);
+  std::vector<uint16_t> half(kWidest);
+  RmsNormOp norm;
+  RopeOp rope;
+  rope.heads = kWidest / 64;
+  rope.head_dim = 64;
+  for (auto _ : state) {
+    if (name == "rms_norm") ops.rms_norm(norm, x.data(), kWidest, y.data(), out.data());
+    if (name == "rope") ops.rope(rope, 32, y.data(), y.data() + 32, out.data());
+    if (name == "silu") ops.activate_mul(Activation::kSilu, x.data(), y.data(), kWidest, out.data());
+    if (name == "gelu") ops.activate_mul(Activation::kGelu, x.data(), y.data(), kWidest, out.data());
+    if (name == "to_f16") ops.to_f16(x.data(), kWidest, half.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * kWidest);
+}
+
+template <typename Run, typename... Args>
+benchmark::internal::Benchmark* add(const std::string& name, Run run, Args... args) {
+  return benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { run(state, args...); })
+      ->UseRealTime()
+      ->Unit(benchmark::kMicrosecond);
+}
+
+void register_all() {
+  struct Form {
+    DType dtype, head;
+  };
+  const Form forms[] = {{DType::kQ4_1, DType::kQ8_0}, {DType::kQ4_0, DType::kQ4_0},
+                        {DType::kQ8_0, DType::kQ8_0}, {DType::kBF16, DType::kBF16},
+                        {DType::kF16, DType::kF16},   {DType::kF32, DType::kF32}};
+  for (Isa isa : available_isas()) {
+    const std::string end = std::string("/") + isa_name(isa);
+    for (const Form& form : forms) {
+      const std::string type = dtype_name(form.dtype);
+      for (int64_t rows : {1, 2, 4, 8, 15})
+        add("decode/" + type + end + "/" + std::to_string(rows), decode, form.dtype, form.head, isa, rows)
+            ->MinTime(0.3);
+      for (int64_t rows : {16, 64, 512})
+        add("prefill/" + type + end + "/" + std::to_string(rows), prefill, form.dtype, isa, rows)
+            ->MinTime(0.3);
+    }
+    add("input/int8" + end, prepare, cpu::InputKind::kInt8, isa);
+    if (isa == Isa::kAmx) add("input/bf16" + end, prepare, cpu::InputKind::kBf16, isa);
+    for (const char* op : {"rms_norm", "rope", "silu", "gelu", "to_f16"})
+      add(std::string("elementwise/") + op + end, elementwise_op, std::string(op), isa);
+  }
+  for (DType dtype : {DType::kQ4_1, DType::kQ8_0})
+    add(std::string("repack/") + dtype_name(dtype), repack, dtype);
+}
+
+}  // namespace
+}  // namespace butter
+
+int main(int argc, char** argv) {
+  std::printf("%s, %d threads\n", butter::cpu_description().c_str(), butter::pool().threads());
+  butter::register_all();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
