@@ -1,0 +1,20 @@
+// Case mapping and printability of code points, as Python's str has them (the Unicode database).
+#pragma once
+
+#include <string_view>
+
+#include "text/jinja_text.h"
+
+namespace butter::jinja {
+
+// str.upper(), lower(), capitalize(), and title() (a letter after a letter is lower case, the others title
+// case). Content spans and the markup flag are kept.
+enum class Case { kUpper, kLower, kCapitalized, kTitle };
+Result<Text> with_case(Budget& budget, const Text& text, Case wanted);
+
+// Whether the code point takes part in upper and lower case: it is changed by one of them.
+bool is_cased(char32_t c);
+// str.isprintable() of one code point.
+bool is_printable(char32_t c);
+
+}  // namespace butter::jinja
