@@ -197,10 +197,68 @@ void configure_tiles() {
   __asm__ volatile("" ::: "memory");
 }
 
-// [2][2] tiles of float32 results from `steps` tiles of each operand.
+inline void store_outputs(__m512 sum, int64_t n, __mmask16 mask, const LinearTarget& target, float* y) {
+  if (target.bias != nullptr) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, target.bias + n));
+  if (target.accumulate) {
+    sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y + n),
+                        _mm512_mul_ps(sum, _mm512_set1_ps(target.multiplier)));
+  }
+  _mm512_mask_storeu_ps(y + n, mask, sum);
+}
+
+// A block of results, [row tile][panel][16][16], on its way to y, 16 outputs of a row at a time.
+class Drain {
+ public:
+  explicit Drain(const LinearTarget& target) : target_(target) {}
+
+  void start(const float* results, int64_t first_row, int64_t rows, int64_t n, int64_t outputs) {
+    results_ = results;
+    y_ = target_.y + first_row * target_.stride;
+    n_ = n;
+    rows_ = rows;
+    row_ = 0;
+    first_mask_ = mask_of(outputs);
+    second_mask_ = mask_of(outputs - kPanelRows);
+  }
+
+  inline void store_row() {
+    if (row_ == rows_) return;
+    const float* from = results_ + row_ / 16 * 512 + row_ % 16 * 16;
+    store_outputs(_mm512_load_ps(from), n_, first_mask_, target_, y_);
+    if (second_mask_ != 0)
+      store_outputs(_mm512_load_ps(from + 256), n_ + kPanelRows, second_mask_, target_, y_);
+    y_ += target_.stride;
+    ++row_;
+  }
+
+  void finish() {
+    while (row_ < rows_) store_row();
+  }
+
+ private:
+  static __mmask16 mask_of(int64_t lanes) {
+    return static_cast<__mmask16>(lanes >= kPanelRows ? 0xffffu : lanes > 0 ? (1u << lanes) - 1 : 0u);
+  }
+
+  const LinearTarget target_;
+  const float* results_ = nullptr;
+  float* y_ = nullptr;
+  int64_t n_ = 0;
+  int64_t rows_ = 0;
+  int64_t row_ = 0;
+  __mmask16 first_mask_ = 0;
+  __mmask16 second_mask_ = 0;
+};
+
+// [2][2] tiles of float32 results from `steps` tiles of each operand. Meanwhile the block before goes to y, a
+// few rows a step: in one piece behind the products it would fill the reorder buffer, and the tile unit would
+// wait.
 template <int row_tiles, int panels>
-void multiply_tiles(const std::byte* rows, const byte_t* weights, int64_t steps, float* results) {
+void multiply_tiles(const std::byte* rows, const byte_t* weights, int64_t steps, float* results,
+                    Drain& drain) {
   const byte_t* second = weights + steps * kTileBytes;
+  const int64_t rows_a_step = (kTileRows + steps - 1) / steps;
+  __asm__ volatile("" ::: "memory");  // what the tile loads read is written by now
   _tile_zero(0);
   if constexpr (panels == 2) _tile_zero(1);
   if constexpr (row_tiles == 2) _tile_zero(2);
@@ -218,6 +276,7 @@ void multiply_tiles(const std::byte* rows, const byte_t* weights, int64_t steps,
       _tile_dpbf16ps(2, 5, 6);
       if constexpr (panels == 2) _tile_dpbf16ps(3, 5, 7);
     }
+    for (int64_t i = 0; i < rows_a_step; ++i) drain.store_row();
     rows += 2 * kTileBytes;
     weights += kTileBytes;
     second += kTileBytes;
@@ -229,13 +288,14 @@ void multiply_tiles(const std::byte* rows, const byte_t* weights, int64_t steps,
   __asm__ volatile("" ::: "memory");
 }
 
-inline void store_outputs(__m512 sum, int64_t n, __mmask16 mask, const LinearTarget& target, float* y) {
-  if (target.bias != nullptr) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, target.bias + n));
-  if (target.accumulate) {
-    sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y + n),
-                        _mm512_mul_ps(sum, _mm512_set1_ps(target.multiplier)));
+void multiply_block(const std::byte* rows, int64_t row_count, const byte_t* weights, int panels,
+                    int64_t steps, float* results, Drain& drain) {
+  if (row_count > 16) {
+    if (panels == 2) return multiply_tiles<2, 2>(rows, weights, steps, results, drain);
+    return multiply_tiles<2, 1>(rows, weights, steps, results, drain);
   }
-  _mm512_mask_storeu_ps(y + n, mask, sum);
+  if (panels == 2) return multiply_tiles<1, 2>(rows, weights, steps, results, drain);
+  return multiply_tiles<1, 1>(rows, weights, steps, results, drain);
 }
 
 void tiles(const LinearMatrix& weight, const TileRows& x, int64_t begin, int64_t end,
@@ -243,36 +303,23 @@ void tiles(const LinearMatrix& weight, const TileRows& x, int64_t begin, int64_t
   const int64_t steps = (weight.columns + kStep - 1) / kStep;
   auto* weights = reinterpret_cast<byte_t*>(scratch);
   auto* results = reinterpret_cast<float*>(scratch + 2 * steps * kTileBytes);
+  auto* other_results = results + 1024;
+  Drain drain(target);
   configure_tiles();
   for (int64_t n = begin; n < end; n += 2 * kPanelRows) {
     const int panels = end - n > kPanelRows ? 2 : 1;
     for (int p = 0; p < panels; ++p) expand(weight, n + p * kPanelRows, weights + p * steps * kTileBytes);
     for (int64_t first = 0; first < x.rows; first += kTileRows) {
-      const std::byte* rows = x.data + first * steps * 64;
-      const int64_t row_count = x.rows - first < kTileRows ? x.rows - first : kTileRows;
-      __asm__ volatile("" ::: "memory");
-      if (row_count > 16) {
-        if (panels == 2) {
-          multiply_tiles<2, 2>(rows, weights, steps, results);
-        } else {
-          multiply_tiles<2, 1>(rows, weights, steps, results);
-        }
-      } else if (panels == 2) {
-        multiply_tiles<1, 2>(rows, weights, steps, results);
-      } else {
-        multiply_tiles<1, 1>(rows, weights, steps, results);
-      }
-      for (int p = 0; p < panels; ++p) {
-        const int64_t at = n + p * kPanelRows;
-        const int64_t lanes = end - at < kPanelRows ? end - at : kPanelRows;
-        const auto mask = static_cast<__mmask16>((1u << lanes) - 1);
-        for (int64_t row = 0; row < row_count; ++row) {
-          const float* from = results + row / 16 * 512 + p * 256 + row % 16 * 16;
-          store_outputs(_mm512_load_ps(from), at, mask, target, target.y + (first + row) * target.stride);
-        }
-      }
+      const int64_t rows = x.rows - first < kTileRows ? x.rows - first : kTileRows;
+      multiply_block(x.data + first * steps * 64, rows, weights, panels, steps, results, drain);
+      drain.finish();
+      drain.start(results, first, rows, n, end - n);
+      float* next = other_results;
+      other_results = results;
+      results = next;
     }
   }
+  drain.finish();
   _tile_release();
 }
 

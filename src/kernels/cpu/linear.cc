@@ -233,17 +233,8 @@ namespace {
 void prepare_int8(Isa isa, const LinearInput& input, IndexRange rows) {
   const int64_t groups = input.columns / kGroup;
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    // Blocks are of 8 rows, then of 4, 2 and 1.
-    int64_t first = row / kInt8Block * kInt8Block;
-    int64_t block = kInt8Block;
-    if (first + block > input.rows) {
-      for (block = 4; (input.rows - first) < block; block /= 2) {
-      }
-      while (row >= first + block) {
-        first += block;
-        while (input.rows - first < block) block /= 2;
-      }
-    }
+    const int64_t first = row / kInt8Block * kInt8Block;
+    const int64_t block = std::min(kInt8Block, input.rows - first);
     std::byte* record = input.prepared + first * groups * kInt8GroupBytes;
     quantise_row(isa, input.x + row * input.stride, groups,
                  {record, block * kInt8GroupBytes, static_cast<int>(block), static_cast<int>(row - first)});
@@ -273,8 +264,8 @@ void prepare_input(Isa isa, const LinearInput& input, IndexRange rows) {
 }
 
 int64_t linear_scratch_bytes(Isa isa, int64_t columns) {
-  // Two panels of 16 outputs as bf16 tiles, and four tiles of float32 results.
-  return kernels_of(isa).tiles != nullptr ? round_up(columns, 32) * 64 + 4 * 1024 : 0;
+  // Two panels of 16 outputs as bf16 tiles, and twice four tiles of float32 results.
+  return kernels_of(isa).tiles != nullptr ? round_up(columns, 32) * 64 + 8 * 1024 : 0;
 }
 
 void linear(const LinearWeight& weight, const LinearInput& input, IndexRange outputs,

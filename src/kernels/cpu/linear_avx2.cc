@@ -191,21 +191,33 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
     const auto* x = reinterpret_cast<const byte_t*>(rows.data);
     float* y = target.y;
     int64_t left = rows.rows;
-    const auto advance = [&](int64_t done) {
-      x += done * row_bytes;
-      y += done * target.stride;
-      left -= done;
-    };
-    for (; left >= 8; advance(8)) panel_block<form, 8>(panel, groups, lanes, x, n, y, target);
-    if (left & 4) {
-      panel_block<form, 4>(panel, groups, lanes, x, n, y, target);
-      advance(4);
+    for (; left >= 8; left -= 8, x += 8 * row_bytes, y += 8 * target.stride)
+      panel_block<form, 8>(panel, groups, lanes, x, n, y, target);
+    switch (left) {
+      case 7:
+        panel_block<form, 7>(panel, groups, lanes, x, n, y, target);
+        break;
+      case 6:
+        panel_block<form, 6>(panel, groups, lanes, x, n, y, target);
+        break;
+      case 5:
+        panel_block<form, 5>(panel, groups, lanes, x, n, y, target);
+        break;
+      case 4:
+        panel_block<form, 4>(panel, groups, lanes, x, n, y, target);
+        break;
+      case 3:
+        panel_block<form, 3>(panel, groups, lanes, x, n, y, target);
+        break;
+      case 2:
+        panel_block<form, 2>(panel, groups, lanes, x, n, y, target);
+        break;
+      case 1:
+        panel_block<form, 1>(panel, groups, lanes, x, n, y, target);
+        break;
+      default:
+        break;
     }
-    if (left & 2) {
-      panel_block<form, 2>(panel, groups, lanes, x, n, y, target);
-      advance(2);
-    }
-    if (left & 1) panel_block<form, 1>(panel, groups, lanes, x, n, y, target);
   }
 }
 

@@ -74,7 +74,7 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
     int64_t done = 0;
     while (done < rows.rows) {
       const int64_t left = rows.rows - done;
-      const int64_t block = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+      const int64_t block = left < kInt8Block ? left : kInt8Block;
       float sums[kInt8Block][kPanelRows] = {};
       for (int64_t g = 0; g < groups; ++g, x += block * kInt8GroupBytes) {
         unpack<form>(panel + g * lanes * kRowRecord, lanes, group);
