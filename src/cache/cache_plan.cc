@@ -31,9 +31,10 @@ PageCounts count_pages(const Window& window, const CacheOptions& options) {
   PageCounts counts;
   counts.sealed = held_pages(window, full, seals);
   counts.open = seals || context % kPageRows != 0 ? 1 : 0;
-  // At the worst a step finds the pages of a whole window and adds those that its own rows touch.
+  // At the worst a step finds the pages of a whole window and adds those that its own rows touch: in raw schemes
+  // two where a few rows stand on both sides of a page boundary.
   const int64_t rows = std::min<int64_t>(std::max(options.prefill_rows, 1), context);
-  const int64_t step_pages = pages_for(rows);
+  const int64_t step_pages = seals || rows == 1 ? pages_for(rows) : std::max<int64_t>(pages_for(rows), 2);
   const int64_t all = seals ? full : pages_for(context);
   const int64_t peak = window.none() ? all : std::min(all, kept_pages(window, seals) + recent_pages(window) + step_pages);
   counts.prefill = peak - counts.sealed - (seals ? 0 : counts.open);

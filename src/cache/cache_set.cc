@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/check.h"
 
@@ -17,6 +18,8 @@ struct CacheSet::ClassPagesOwned {
   // Of the step that was begun.
   std::vector<HeldPage> leased;  // sealed pages to come, from page table.end() on, then in raw schemes the new open page
   HeldPage next_open;            // in schemes that seal: where a chunk's last page goes while the first one is read
+  bool opened = false;           // it leased the open block, too
+  bool pinned_leased = false;    // and the pinned rows
 
   // What the view's spans point at.
   std::vector<std::byte*> kept_bases;
@@ -105,9 +108,11 @@ Status CacheSet::begin_class_step(size_t index, int rows) {
 
   if (seals && !pages.pinned.handle) {
     BUTTER_ASSIGN(pages.pinned, lease(window_class.pinned.bytes));
+    pages.pinned_leased = true;
   }
   if (seals && !pages.open.handle) {
     BUTTER_ASSIGN(pages.open, lease(window_class.raw.bytes));
+    pages.opened = true;
   }
   // Sealed pages to be: in raw schemes the rows go straight to them, and the open page is one of them already.
   const int64_t lease_from = !seals && has_open_rows ? first_page + 1 : first_page;
@@ -185,6 +190,7 @@ void CacheSet::commit_step(uint64_t fence) {
       }
     }
     pages.leased.clear();
+    pages.opened = pages.pinned_leased = false;
     if (pages.next_open.handle) {
       release(pages.open, fence);
       pages.open = pages.next_open;
@@ -205,6 +211,9 @@ void CacheSet::abort_step(uint64_t fence) {
     pages.leased.clear();
     release(pages.next_open, fence);
     pages.next_open = {};
+    if (pages.opened) release(std::exchange(pages.open, {}), fence);
+    if (pages.pinned_leased) release(std::exchange(pages.pinned, {}), fence);
+    pages.opened = pages.pinned_leased = false;
   }
   step_rows_ = 0;
 }
@@ -276,20 +285,35 @@ Status CacheSet::repeat_pages_to(int64_t position, uint64_t fence) {
   }
   for (; position_ < position; position_ += kPageRows) {
     for (size_t index = 0; index < classes_.size(); ++index) {
-      const WindowClass& window_class = layout_->classes[index];
+      if (Status status = lease_repeated_page(index); !status) {
+        abort_step(fence);
+        return status;
+      }
+    }
+    for (size_t index = 0; index < classes_.size(); ++index) {
       PageTable& table = classes_[index].table;
-      if (window_class.layers.empty()) continue;
-      BUTTER_ASSIGN(HeldPage copy, lease(window_class.sealed.bytes));
-      // Page n takes after the page that stood n mod (pages at the start) places from the oldest.
-      const std::vector<HeldPage>& run = table.recent().empty() ? table.kept() : table.recent();
-      const HeldPage& from = run[static_cast<size_t>(table.end()) % run.size()];
-      std::memcpy(copy.data, from.data, static_cast<size_t>(window_class.sealed.bytes));
-      table.append(copy);
+      for (const HeldPage& page : classes_[index].leased) table.append(page);
+      classes_[index].leased.clear();
       HeldPage retired;
-      const int64_t first_live = first_live_page(window_class.window, position_ + kPageRows);
+      const int64_t first_live = first_live_page(layout_->classes[index].window, position_ + kPageRows);
       while (table.retire_below(first_live, &retired)) release(retired, fence);
     }
   }
+  return {};
+}
+
+// A copy of one of a class's pages: page n takes after the page that stood n mod (pages at the start) places from the
+// oldest.
+Status CacheSet::lease_repeated_page(size_t index) {
+  const WindowClass& window_class = layout_->classes[index];
+  const PageTable& table = classes_[index].table;
+  if (window_class.layers.empty()) return {};
+  BUTTER_ASSIGN(const HeldPage copy, lease(window_class.sealed.bytes));
+  classes_[index].leased.push_back(copy);
+  const std::vector<HeldPage>& run = table.recent().empty() ? table.kept() : table.recent();
+  if (run.empty()) return {};  // a window has let go of all: no query sees the copy either
+  const HeldPage& from = run[static_cast<size_t>(table.end()) % run.size()];
+  std::memcpy(copy.data, from.data, static_cast<size_t>(window_class.sealed.bytes));
   return {};
 }
 

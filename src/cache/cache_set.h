@@ -5,7 +5,8 @@
 // sees; abort_step() returns the leases and leaves the sequence as it was. Rows of committed positions are
 // never overwritten by a step.
 //
-// May be destroyed with a step in flight: its pages wait for the fence of the last one. Move-only. Not thread-safe: one owner drives a sequence. Its pool must outlive it.
+// May be destroyed with a step in flight: its pages wait for the fence of the last one. Move-only. Not
+// thread-safe: one owner drives a sequence. Its pool must outlive it.
 #pragma once
 
 #include <memory>
@@ -46,7 +47,8 @@ class CacheSet {
   Result<CacheSet> fork() const;
 
   // Goes on to `position`, a multiple of 64 beyond this one, which must be one too, with copies of the sealed
-  // pages held now, in turn: for benchmarks. Every page owns its bytes.
+  // pages held now, in turn: for benchmarks. Every page owns its bytes. Where memory ends it stops at a page
+  // boundary on the way.
   Status repeat_pages_to(int64_t position, uint64_t fence);
 
   // Bytes of the pages that this sequence holds, shared ones counted in full.
@@ -61,6 +63,7 @@ class CacheSet {
   void release(HeldPage page, uint64_t fence);
   Status begin_class_step(size_t index, int rows);
   int64_t reachable(int64_t target) const;
+  Status lease_repeated_page(size_t index);
   void release_all();
 
   std::shared_ptr<const CacheLayout> layout_;
