@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "butter/options.h"
 #include "butter/plan.h"
 #include "butter/status.h"
+#include "butter/tokenizer.h"
 
 namespace butter {
 
@@ -56,6 +58,9 @@ struct ModelDescription {
 };
 
 Result<ModelDescription> inspect_model(const std::string& model);
+
+// The tokenizer alone; nothing where the checkpoint has none.
+Result<std::optional<Tokenizer>> load_model_tokenizer(const std::string& model);
 
 // The cache plan of a sequence, as an engine on `device` would make it. May go past the advertised length.
 Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& options, int prefill_rows = 512,

@@ -93,6 +93,12 @@ Result<ModelDescription> inspect_model(const std::string& model) {
   return description;
 }
 
+Result<std::optional<Tokenizer>> load_model_tokenizer(const std::string& model) {
+  BUTTER_ASSIGN(const std::string path, resolve_model(model));
+  BUTTER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(path));
+  return load_tokenizer(checkpoint);
+}
+
 Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& options, int prefill_rows,
                              const std::string& device) {
   BUTTER_ASSIGN(const std::string path, resolve_model(model));

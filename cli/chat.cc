@@ -1,0 +1,180 @@
+// butter chat: a conversation in the terminal, or over pipes: a line of stdin is a message.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "butter/session.h"
+#include "cli/command.h"
+#include "cli/failure.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/statistics.h"
+#include "cli/terminal.h"
+#include "cli/text_file.h"
+
+namespace butter::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "/reset        forget the conversation\n"
+    "/save FILE    write the conversation as JSON\n"
+    "/load FILE    go on with a conversation that was saved; it is read again\n"
+    "/stats        speed and cache of the last answer\n"
+    "/quit         end (so does the end of input)";
+
+class ChatCommand : public Command {
+ public:
+  const char* name() const override { return "chat"; }
+  const char* summary() const override { return "talk with a model; the cache is kept between turns"; }
+
+  void declare(Arguments& arguments) override {
+    common_.declare(arguments);
+    sampling_.declare(arguments);
+    arguments.text("--system", system_, "the system message");
+  }
+
+  int run() override {
+    sampling_.check();
+    const SequenceOptions sequence = common_.sequence_options();
+    check_context(common_);
+    engine_ = load_engine(common_, common_.engine_options());
+    session_.emplace(must(Session::create(*engine_, sequence)));
+    if (!session_->has_chat_template()) {
+      refuse("{} has no chat template; `butter generate --raw` continues plain text", engine_->info().name);
+    }
+    restart();
+    if (stdin_is_terminal())
+      note(fmt::format("{}: type a message, /help for commands", engine_->info().name));
+    std::string line;
+    while (read_line(line) && !output_failed()) {
+      if (line.empty()) continue;
+      if (line == "/quit" || line == "/exit") break;
+      if (line[0] == '/') {
+        run_command(line);
+      } else {
+        answer(line);
+        if (interrupted() && must_end()) return interrupt_exit_status();
+      }
+    }
+    return kExitOk;
+  }
+
+ private:
+  // Waiting for a line, Ctrl-C ends the program; during an answer it ends the answer.
+  static bool read_line(std::string& line) {
+    if (stdin_is_terminal() && stderr_is_terminal()) std::fputs("> ", stderr);
+    exit_on_interrupt();
+    const bool got = static_cast<bool>(std::getline(std::cin, line));
+    handle_interrupts();
+    if (got && !line.empty() && line.back() == '\r') line.pop_back();
+    return got;
+  }
+
+  // Ctrl-C gives a person the next prompt; SIGTERM, and Ctrl-C where nobody types, end the program.
+  static bool must_end() { return interrupt_exit_status() != kExitSignal + SIGINT || !stdin_is_terminal(); }
+
+  void restart() {
+    messages_.clear();
+    if (system_) messages_.push_back({"system", *system_});
+    session_->reset();
+  }
+
+  void run_command(const std::string& line) {
+    const size_t space = line.find(' ');
+    const std::string command = line.substr(0, space);
+    const std::string argument =
+        space == std::string::npos ? "" : line.substr(line.find_first_not_of(' ', space));
+    try {
+      if (command == "/help")
+        note(kHelp);
+      else if (command == "/reset")
+        restart();
+      else if (command == "/stats")
+        note(last_ ? statistics_of(*last_) : "there is no answer yet");
+      else if (command == "/save")
+        save(argument);
+      else if (command == "/load")
+        load(argument);
+      else
+        refuse("{} is no command; /help lists them", command);
+    } catch (const Failure& failure) {
+      note(fmt::format("butter: {}", failure.what()));  // the conversation goes on
+    }
+  }
+
+  void answer(const std::string& text) {
+    messages_.push_back({"user", text});
+    ProgressBar bar("reading", ProgressBar::Unit::kTokens);
+    GenerateOptions options = sampling_.generate_options(common_.seed);
+    options.on_prefill = [&bar](int64_t done, int64_t total) { bar.update(done, total); };
+    const auto result = session_->chat(messages_, options, [&](std::string_view piece) {
+      bar.erase();
+      return common_.json || write_out(piece);
+    });
+    bar.erase();
+    if (!result) {
+      messages_.pop_back();
+      note(fmt::format("butter: {}", result.error().message()));
+      return;
+    }
+    last_ = *result;
+    messages_.push_back({"assistant", result->text});
+    if (common_.json) {
+      const nlohmann::ordered_json json = {{"text", result->text},
+                                           {"finish_reason", result->finish_reason},
+                                           {"prompt_tokens", result->prompt_tokens},
+                                           {"reused_tokens", result->reused_tokens},
+                                           {"generated_tokens", result->token_ids.size()}};
+      write_out(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    } else {
+      write_out("\n");
+    }
+    if (result->finish_reason == "length" && sampling_.max_tokens < 0) {
+      note("the context is full; /reset begins anew");
+    }
+  }
+
+  void save(const std::string& path) const {
+    if (path.empty()) refuse("/save needs a file name");
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const Message& message : messages_)
+      json.push_back({{"role", message.role}, {"content", message.content}});
+    write_text_file(path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    note(fmt::format("saved {} messages to {}", messages_.size(), path));
+  }
+
+  void load(const std::string& path) {
+    if (path.empty()) refuse("/load needs a file name");
+    const auto json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+    if (!json.is_array()) refuse("{} is no saved conversation; a JSON array of messages is expected", path);
+    std::vector<Message> messages;
+    for (const auto& entry : json) {
+      const bool reads = entry.is_object() && entry.contains("role") && entry["role"].is_string() &&
+                         entry.contains("content") && entry["content"].is_string();
+      if (!reads) refuse("{}: message {} has no text as role and content", path, messages.size());
+      messages.push_back({entry["role"].get<std::string>(), entry["content"].get<std::string>()});
+    }
+    session_->reset();
+    messages_ = std::move(messages);
+    note(fmt::format("{} messages; they are read with your next one", messages_.size()));
+  }
+
+  CommonOptions common_;
+  SamplingArguments sampling_;
+  std::optional<std::string> system_;
+  std::unique_ptr<Engine> engine_;
+  std::optional<Session> session_;
+  std::vector<Message> messages_;
+  std::optional<GenerateResult> last_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_chat_command() {
+  return std::make_unique<ChatCommand>();
+}
+
+}  // namespace butter::cli

@@ -1,0 +1,142 @@
+#include "cli/options.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "butter/inspect.h"
+#include "butter/pull.h"
+#include "cli/failure.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+
+namespace butter::cli {
+namespace {
+
+constexpr const char* kDefaultModel = "smollm2";
+
+// The names that other tools give the 16-bit cache.
+std::string format_name(const std::string& name) {
+  return name == "f16" || name == "bf16" ? "raw" : name;
+}
+
+}  // namespace
+
+void CommonOptions::declare(Arguments& arguments) {
+  arguments.text("-m,--model", model, "a model file, a folder, or a name that `butter pull` fetched");
+  arguments.integer("-t,--threads", threads, {1, 1024},
+                    "threads (default: the CPUs that the process may use)");
+  arguments.text("--device", device, "cpu, or reference: float32 and scalar, the specification");
+  arguments.text("--kv-cache", kv_cache, "how the cache is stored: raw, or k=...,v=... (default: raw)");
+  arguments.text("--cache-type-k", key_format, "keys' part of --kv-cache; -ctk is the same");
+  arguments.text("--cache-type-v", value_format, "values' part of --kv-cache; -ctv is the same");
+  arguments.integer("--kv-window-size", kv_window_size, {1, kMaxContextLimit},
+                    "positions that stay visible: the first and the last ones (default: all)");
+  arguments.integer("--kv-window-keep,--keep", kv_window_keep, {0, kMaxContextLimit},
+                    "first positions that a window keeps (default: 4)");
+  arguments.integer("-c,--max-context", max_context, {1, kMaxContextLimit},
+                    "positions that the cache holds (default: what the model advertises)");
+  arguments.seed("--seed", seed, "of the random choices (default: 0)");
+  arguments.flag("--json", json, "print one JSON object in place of text");
+  arguments.flag("--verbose", verbose, "say on stderr what is done");
+}
+
+std::string CommonOptions::model_name() const {
+  if (!model.empty()) return model;
+  if (find_fetched_model(kDefaultModel)) return kDefaultModel;
+  refuse("no model is named: give one with -m, or run `butter pull {}` for the small default", kDefaultModel);
+}
+
+std::string CommonOptions::scheme() const {
+  if (key_format.empty() && value_format.empty()) return kv_cache.empty() ? "raw" : format_name(kv_cache);
+  if (!kv_cache.empty())
+    refuse("--kv-cache and --cache-type-k or --cache-type-v are both given; one is expected");
+  return fmt::format("k={},v={}", key_format.empty() ? "raw" : format_name(key_format),
+                     value_format.empty() ? "raw" : format_name(value_format));
+}
+
+SequenceOptions CommonOptions::sequence_options() const {
+  SequenceOptions sequence;
+  sequence.kv_cache = scheme();
+  sequence.kv_window_size = kv_window_size;
+  sequence.kv_window_keep = kv_window_keep;
+  sequence.max_context = max_context;
+  if (kv_window_size > 0 && kv_window_size <= kv_window_keep) {
+    refuse(
+        "--kv-window-size is {} and --kv-window-keep is {}; a window larger than what it keeps is expected",
+        kv_window_size, kv_window_keep);
+  }
+  return sequence;
+}
+
+EngineOptions CommonOptions::engine_options() const {
+  EngineOptions engine;
+  engine.model = model_name();
+  engine.device = device;
+  engine.threads = static_cast<int>(threads);
+  engine.max_context = max_context;
+  return engine;
+}
+
+void SamplingArguments::declare(Arguments& arguments) {
+  arguments.integer("-n,--max-tokens,--n-predict", max_tokens, {-1, INT64_MAX},
+                    "tokens to generate at most (default: until the answer ends or the context is full)");
+  arguments.number("--temperature,--temp", sampling.temperature,
+                   "0: always the most likely token (default: 0)");
+  arguments.integer("--top-k", top_k, {0, INT32_MAX}, "choose among the k most likely; 0: all (default: 0)");
+  arguments.number("--top-p", sampling.top_p, "choose among the likeliest that make up p (default: 1)");
+  arguments.number("--min-p", sampling.min_p, "drop what is less likely than p times the best (default: 0)");
+  arguments.number("--repetition-penalty,--repeat-penalty", sampling.repetition_penalty,
+                   "divides the odds of tokens that came before (default: 1)");
+  arguments.texts("--stop", stop, "a text that ends the answer; may be repeated");
+  arguments.flag("--ignore-eos", ignore_eos, "go on when the model ends its turn");
+}
+
+void SamplingArguments::check() const {
+  must(Sampler::check(sampling));
+  for (const std::string& text : stop) {
+    if (text.empty()) refuse("--stop is empty; a text is expected");
+  }
+}
+
+GenerateOptions SamplingArguments::generate_options(uint64_t seed) const {
+  GenerateOptions options;
+  options.max_tokens = max_tokens;
+  options.sampling = sampling;
+  options.sampling.top_k = static_cast<int>(top_k);
+  options.sampling.seed = seed;
+  options.stop = stop;
+  options.ignore_eos = ignore_eos;
+  options.cancel = &interrupted();
+  return options;
+}
+
+void check_context(const CommonOptions& options) {
+  if (options.max_context == 0) return;
+  const ModelDescription model = must(inspect_model(options.model_name()));
+  if (model.max_positions > 0 && options.max_context > model.max_positions) {
+    refuse("--max-context is {}; {} was made for at most {} positions", options.max_context, model.name,
+           model.max_positions);
+  }
+}
+
+std::unique_ptr<Engine> load_engine(const CommonOptions& options, EngineOptions engine_options) {
+  if (options.verbose) {
+    spdlog::set_default_logger(spdlog::stderr_logger_st("butter"));
+    spdlog::set_pattern("%H:%M:%S.%e %v");
+  } else {
+    spdlog::set_level(spdlog::level::off);
+  }
+  spdlog::info("loading {}", engine_options.model);
+  ProgressBar bar("loading", ProgressBar::Unit::kBytes);
+  engine_options.progress = [&bar](int64_t done, int64_t total) { bar.update(done, total); };
+  std::unique_ptr<Engine> engine = must(Engine::load(engine_options));
+  bar.erase();
+  const ModelInfo& info = engine->info();
+  spdlog::info("{}: {} of {} layers on {} ({}, {} threads), {} of weights, {} of workspace", info.name,
+               info.family, info.layers, info.device, info.isa, info.threads, spoken_bytes(info.weight_bytes),
+               spoken_bytes(info.workspace_bytes));
+  handle_interrupts();
+  return engine;
+}
+
+}  // namespace butter::cli

