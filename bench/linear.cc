@@ -86,8 +86,13 @@ Weight make_weight(DType dtype, int64_t rows, int64_t columns, Isa isa) {
     std::memcpy(data + at, &scale, 2);
     if (dtype == DType::kQ4_1) std::memcpy(data + at + 2, &scale, 2);
   }
-  for (int64_t i = 0; dtype == DType::kF16 && i < rows * columns; ++i)
-    weight.bytes.as<uint16_t>()[i] &= 0xbfffu;
+  // Floats between 0.5 and 2, of either sign: no value takes longer than another.
+  auto* halves = weight.bytes.as<uint16_t>();
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    if (dtype == DType::kF16) halves[i] = static_cast<uint16_t>((halves[i] & 0x87ffu) | 0x3800u);
+    if (dtype == DType::kBF16) halves[i] = static_cast<uint16_t>((halves[i] & 0x80ffu) | 0x3f00u);
+    if (dtype == DType::kF32) words[i] = (words[i] & 0x80ffffffu) | 0x3f000000u;
+  }
   view.data = data;
   weight.linear = cpu::LinearWeight::make(view, isa).value();
   if (weight.linear.copied()) weight.bytes = {};
