@@ -46,13 +46,13 @@ struct ChatMessage {
 struct ChatTemplateOptions {
   bool add_generation_prompt = true;
   // Undefined in the template if not given.
-  std::optional<std::string> bos_token;
-  std::optional<std::string> eos_token;
+  std::optional<std::string> bos_token = std::nullopt;
+  std::optional<std::string> eos_token = std::nullopt;
   // More variables by name ("tools", "enable_thinking"); they replace the above. Built from Value::text,
   // Value::content, numbers, lists and dicts, or by jinja::value_from_json.
-  std::vector<std::pair<std::string, jinja::Value>> arguments;
+  std::vector<std::pair<std::string, jinja::Value>> arguments = {};
   // What strftime_now() shows; the local time if not given.
-  std::optional<std::tm> now;
+  std::optional<std::tm> now = std::nullopt;
 };
 
 struct RenderedChat {

@@ -429,7 +429,7 @@ std::string describe(const Token& token) {
       return "'%}'";
     case TokenKind::kName:
     case TokenKind::kOperator:
-      return "'" + token.text.substr(0, 100) + "'";
+      return fmt::format("'{}'", std::string_view(token.text).substr(0, 100));
     case TokenKind::kString:
       return "a string";
     case TokenKind::kInteger:
