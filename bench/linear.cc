@@ -7,13 +7,19 @@
 //                       49,152), as a decode step makes it: GB/s of weights, and the share of what a plain
 //                       read loop over as many bytes gets, measured just before with the same threads
 // prefill/FORM/ISA/ROWS a layer's seven matrices for many rows: GFLOP/s
+// peer/ROWS/COLUMNS/OUTPUTS  oneDNN's bf16 product of that size on one thread, weights already in bf16;
+// beside it
+//                       single/..., ours on one thread with the expansion of Q4_1 weights: GFLOP/s
 // BUTTER_BENCH_THREADS sets the number of threads (default: the CPUs that the process may use).
 #include <benchmark/benchmark.h>
+#include <omp.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dnnl.hpp>
 #include <memory>
 #include <random>
 #include <string>
@@ -112,9 +118,11 @@ struct Step {
   Step(Isa isa, int64_t row_count) : rows(row_count) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
-    x.resize(static_cast<size_t>(rows * kWidest));
-    for (float& value : x) value = normal(random);
-    y.resize(static_cast<size_t>(rows * kWidest));
+    x_buffer = Buffer::allocate(rows * kWidest * 4).value();
+    y_buffer = Buffer::allocate(rows * kVocabulary * 4).value();
+    x = x_buffer.as<float>();
+    y = y_buffer.as<float>();
+    for (int64_t i = 0; i < rows * kWidest; ++i) x[i] = normal(random);
     int64_t bytes = 64;
     for (cpu::InputKind kind : {cpu::InputKind::kInt8, cpu::InputKind::kBf16})
       bytes = std::max(bytes, cpu::input_bytes(kind, rows, kWidest));
@@ -126,7 +134,7 @@ struct Step {
   // One op, as the device runs it: few rows are prepared by every worker for itself.
   void run(const cpu::LinearWeight& weight, cpu::LinearPath path, const Worker& worker, float* out) {
     cpu::LinearInput input{
-        cpu::input_kind(weight, path), x.data(), weight.columns(), rows, weight.columns(), prepared.data()};
+        cpu::input_kind(weight, path), x, weight.columns(), rows, weight.columns(), prepared.data()};
     cpu::prepare_input(weight.isa(), input, worker.slice(rows, cpu::input_grain(input.kind)));
     worker.barrier();
     cpu::linear(weight, input, worker.slice(weight.rows(), cpu::kPanelRows), {out, weight.rows()},
@@ -135,7 +143,9 @@ struct Step {
   }
 
   int64_t rows;
-  std::vector<float> x, y;
+  Buffer x_buffer, y_buffer;
+  float* x = nullptr;
+  float* y = nullptr;
   Buffer prepared, scratch;
   int64_t scratch_step = 0;
 };
@@ -149,14 +159,12 @@ void decode(benchmark::State& state, DType dtype, DType head_dtype, Isa isa, int
   weights.push_back(make_weight(head_dtype, kVocabulary, kHidden, isa));
   for (const Weight& weight : weights) bytes += weight.linear.bytes();
   Step step(isa, rows);
-  std::vector<float> logits(static_cast<size_t>(rows * kVocabulary));
   const double bandwidth = read_bandwidth(bytes);
   double best = 1e9;
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
     pool().run([&](const Worker& worker) {
-      for (const Weight& weight : weights)
-        step.run(weight.linear, cpu::LinearPath::kDecode, worker, logits.data());
+      for (const Weight& weight : weights) step.run(weight.linear, cpu::LinearPath::kDecode, worker, step.y);
     });
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     best = std::min(best, taken.count());
@@ -181,8 +189,7 @@ void prefill(benchmark::State& state, DType dtype, Isa isa, int64_t rows) {
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
     pool().run([&](const Worker& worker) {
-      for (const Weight& weight : weights)
-        step.run(weight.linear, cpu::LinearPath::kPrefill, worker, step.y.data());
+      for (const Weight& weight : weights) step.run(weight.linear, cpu::LinearPath::kPrefill, worker, step.y);
     });
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     best = std::min(best, taken.count());
@@ -190,9 +197,60 @@ void prefill(benchmark::State& state, DType dtype, Isa isa, int64_t rows) {
   state.counters["best_GFLOPs"] = flops / best / 1e9;
 }
 
+struct Product {
+  int64_t rows, columns, outputs;
+  double flops() const { return 2.0 * static_cast<double>(rows * columns * outputs); }
+};
+
+void peer(benchmark::State& state, Product size) {
+  using dnnl::memory;
+  omp_set_num_threads(1);
+  dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  dnnl::stream stream(engine);
+  const memory::desc rows({size.rows, size.columns}, memory::data_type::bf16, memory::format_tag::ab);
+  const memory::desc weights({size.columns, size.outputs}, memory::data_type::bf16, memory::format_tag::any);
+  const memory::desc out({size.rows, size.outputs}, memory::data_type::f32, memory::format_tag::ab);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::matmul::primitive_desc plan(dnnl::matmul::desc(rows, weights, out), attributes, engine);
+  dnnl::matmul product(plan);
+  memory x(rows, engine), w(plan.weights_desc(), engine), y(out, engine),
+      scratch(plan.scratchpad_desc(), engine);
+  std::memset(x.get_data_handle(), 0, rows.get_size());
+  std::memset(w.get_data_handle(), 0, plan.weights_desc().get_size());
+  double best = 1e9;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    product.execute(
+        stream,
+        {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}, {DNNL_ARG_SCRATCHPAD, scratch}});
+    stream.wait();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    best = std::min(best, taken.count());
+  }
+  state.SetLabel(plan.impl_info_str());
+  state.counters["best_GFLOPs"] = size.flops() / best / 1e9;
+}
+
+void single(benchmark::State& state, Product size) {
+  const Weight weight = make_weight(DType::kQ4_1, size.outputs, size.columns, Isa::kAmx);
+  Step step(Isa::kAmx, size.rows);
+  cpu::LinearInput input{cpu::InputKind::kBf16, step.x, size.columns, size.rows, size.columns,
+                         step.prepared.data()};
+  cpu::prepare_input(Isa::kAmx, input, {0, size.rows});
+  double best = 1e9;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    cpu::linear(weight.linear, input, {0, size.outputs}, {step.y, size.outputs}, step.scratch.data());
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    best = std::min(best, taken.count());
+  }
+  state.counters["best_GFLOPs"] = size.flops() / best / 1e9;
+}
+
 void prepare(benchmark::State& state, cpu::InputKind kind, Isa isa) {
   Step step(isa, 64);
-  const cpu::LinearInput input{kind, step.x.data(), kHidden, 64, kHidden, step.prepared.data()};
+  const cpu::LinearInput input{kind, step.x, kHidden, 64, kHidden, step.prepared.data()};
   for (auto _ : state) cpu::prepare_input(isa, input, {0, 64});
   state.SetItemsProcessed(state.iterations() * 64 * kHidden);
 }
@@ -259,6 +317,13 @@ void register_all() {
     if (isa == Isa::kAmx) add("input/bf16" + end, prepare, cpu::InputKind::kBf16, isa);
     for (const char* op : {"rms_norm", "rope", "silu", "gelu", "to_f16"})
       add(std::string("elementwise/") + op + end, elementwise_op, std::string(op), isa);
+  }
+  for (int64_t columns : {576, 1536}) {
+    for (int64_t outputs : {32, 64, 128, 576}) {
+      const std::string size = "/512/" + std::to_string(columns) + "/" + std::to_string(outputs);
+      add("peer" + size, peer, Product{512, columns, outputs});
+      if (available_isas().back() == Isa::kAmx) add("single" + size, single, Product{512, columns, outputs});
+    }
   }
   for (DType dtype : {DType::kQ4_1, DType::kQ8_0})
     add(std::string("repack/") + dtype_name(dtype), repack, dtype);
