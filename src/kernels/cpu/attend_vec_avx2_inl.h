@@ -38,6 +38,11 @@ struct Vec {
     return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
   }
 
+  // Lanes that are not 0, as bits.
+  static uint64_t nonzero(F x) {
+    return static_cast<uint64_t>(_mm256_movemask_ps(_mm256_cmp_ps(x, zero(), _CMP_NEQ_UQ)));
+  }
+
   static F load_f16(const std::byte* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
@@ -64,10 +69,6 @@ struct Vec {
     const __m256i power = _mm256_slli_epi32(_mm256_cvtps_epi32(whole), 23);
     const F result = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), power));
     return _mm256_and_ps(result, _mm256_cmp_ps(x, set(-125.0f), _CMP_GE_OQ));
-  }
-
-  static void prefetch(const std::byte* line) {
-    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
   }
 };
 

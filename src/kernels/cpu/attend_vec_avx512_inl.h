@@ -29,6 +29,9 @@ struct Vec {
   static float sum(F x) { return _mm512_reduce_add_ps(x); }
   static float highest(F x) { return _mm512_reduce_max_ps(x); }
 
+  // Lanes that are not 0, as bits.
+  static uint64_t nonzero(F x) { return _mm512_cmp_ps_mask(x, zero(), _CMP_NEQ_UQ); }
+
   static F load_f16(const std::byte* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
@@ -60,10 +63,6 @@ struct Vec {
     // x = -inf makes f NaN; its result is 0 all the same.
     const __mmask16 alive = _mm512_cmp_ps_mask(x, set(-126.0f), _CMP_GE_OQ);
     return _mm512_maskz_scalef_ps(alive, p, whole);
-  }
-
-  static void prefetch(const std::byte* line) {
-    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
   }
 };
 

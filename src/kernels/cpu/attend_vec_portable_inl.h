@@ -38,6 +38,12 @@ struct Vec {
     return even > odd ? even : odd;
   }
 
+  // Lanes that are not 0, as bits.
+  static uint64_t nonzero(F x) {
+    const U lanes = U(x != zero()) & U{1, 2, 4, 8};
+    return (lanes[0] | lanes[1]) | (lanes[2] | lanes[3]);
+  }
+
   // The bits of a half, moved into a float's place, are its value over 2^112 (subnormals too). Infinities do
   // not occur in rows: they are refused when written.
   static F load_f16(const std::byte* from) {
@@ -64,8 +70,6 @@ struct Vec {
     const F result = bits_to_float(float_to_bits(p) + (float_to_bits(shifted) << 23));
     return select(x >= set(-125.0f), result, zero());
   }
-
-  static void prefetch(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
  private:
   static F select(I mask, F a, F b) {
