@@ -1,0 +1,362 @@
+// Configurations, right and wrong: what each family makes of them, and the sentence where it cannot.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numbers>
+
+#include "checkpoint/gguf.h"
+#include "families/family.h"
+#include "families/tensor_names.h"
+#include "support/gguf_writer.h"
+#include "support/safetensors_writer.h"
+#include "support/temp_dir.h"
+#include "support/test_data.h"
+
+namespace butter {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A small right configuration, as key and JSON value; each test changes some.
+using Config = std::map<std::string, std::string>;
+
+Config small_config(const std::string& model_type = "llama") {
+  return {{"model_type", '"' + model_type + '"'},
+          {"hidden_size", "64"},
+          {"num_hidden_layers", "4"},
+          {"num_attention_heads", "4"},
+          {"num_key_value_heads", "2"},
+          {"head_dim", "16"},
+          {"intermediate_size", "128"},
+          {"vocab_size", "256"},
+          {"max_position_embeddings", "512"},
+          {"rms_norm_eps", "1e-5"}};
+}
+
+Result<ModelSpec> spec_of(const Config& config) {
+  std::string text;
+  for (const auto& [key, value] : config)
+    text += fmt::format("{}\"{}\": {}", text.empty() ? "" : ",\n", key, value);
+  const auto attributes = Attributes::parse_json("{" + text + "}", "config.json");
+  EXPECT_TRUE(attributes) << attributes.error().message();
+  return make_model_spec(CheckpointFormat::kSafetensors, *attributes);
+}
+
+Result<ModelSpec> spec_with(const std::string& key, const std::string& value,
+                            Config config = small_config()) {
+  if (value.empty()) {
+    config.erase(key);
+  } else {
+    config[key] = value;
+  }
+  return spec_of(config);
+}
+
+std::string refusal(const Result<ModelSpec>& spec) {
+  return spec ? "accepted" : spec.error().message();
+}
+
+const AttentionSpec& attention(const ModelSpec& spec, size_t layer) {
+  return std::get<AttentionSpec>(spec.layers[layer].mixer);
+}
+
+GgufWriter small_gguf() {
+  GgufWriter writer;
+  writer.string("general.architecture", "llama").value<uint32_t>("llama.vocab_size", 256);
+  writer.value<uint32_t>("llama.context_length", 512)
+      .value<float>("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  return writer;
+}
+
+// GGUF metadata of these numbers (and of small_gguf's), in the order in which they are given.
+Result<ModelSpec> gguf_spec(const std::map<std::string, int64_t>& changes,
+                            const std::function<void(GgufWriter&)>& more = {}) {
+  std::map<std::string, int64_t> numbers = {{"llama.block_count", 4},
+                                            {"llama.embedding_length", 64},
+                                            {"llama.feed_forward_length", 128},
+                                            {"llama.attention.head_count", 4},
+                                            {"llama.attention.head_count_kv", 2},
+                                            {"llama.attention.key_length", 16},
+                                            {"llama.rope.dimension_count", 16}};
+  for (const auto& [key, value] : changes) numbers[key] = value;
+  GgufWriter writer = small_gguf();
+  for (const auto& [key, value] : numbers) writer.value<int64_t>(key, value);
+  if (more) more(writer);
+  const std::string bytes = writer.bytes();
+  const auto gguf = Gguf::parse(as_bytes(bytes));
+  EXPECT_TRUE(gguf) << gguf.error().message();
+  return make_model_spec(CheckpointFormat::kGguf, gguf->metadata());
+}
+
+TEST(Families, SmallConfigurationBecomesASpec) {
+  const auto spec = spec_of(small_config());
+  ASSERT_TRUE(spec) << spec.error().message();
+  EXPECT_EQ(spec->family, "llama");
+  EXPECT_EQ(spec->vocabulary, 256);
+  EXPECT_EQ(spec->hidden, 64);
+  EXPECT_EQ(spec->max_positions, 512);
+  ASSERT_EQ(spec->layers.size(), 4u);
+  EXPECT_EQ(attention(*spec, 3).kv_heads, 2);
+  EXPECT_EQ(attention(*spec, 3).head_dim, 16);
+  EXPECT_FLOAT_EQ(attention(*spec, 0).scale, 0.25f);
+  EXPECT_EQ(attention(*spec, 2).k.weight.name, "model.layers.2.self_attn.k_proj.weight");
+  EXPECT_EQ(attention(*spec, 2).k.weight.shape, (Shape{32, 64}));
+  EXPECT_FALSE(attention(*spec, 2).k.bias);
+  EXPECT_EQ(kv_layers(*spec).size(), 4u);
+  EXPECT_EQ(window_classes(*spec), std::vector<Window>{Window{}});
+}
+
+TEST(Families, GgufMetadataBecomesASpecWithPermutedRows) {
+  const auto spec = gguf_spec({});
+  ASSERT_TRUE(spec) << spec.error().message();
+  EXPECT_EQ(attention(*spec, 1).q.weight.name, "blk.1.attn_q.weight");
+  EXPECT_EQ(attention(*spec, 1).q.weight.permuted_heads, 4);
+  EXPECT_EQ(attention(*spec, 1).k.weight.permuted_heads, 2);
+  EXPECT_EQ(attention(*spec, 1).v.weight.permuted_heads, 0);
+  EXPECT_EQ(spec->embedding.name, "token_embd.weight");
+}
+
+TEST(Families, EachTraitIsDataInTheSpec) {
+  const auto qwen2 = spec_of(small_config("qwen2"));
+  ASSERT_TRUE(qwen2);
+  EXPECT_TRUE(attention(*qwen2, 0).q.bias && attention(*qwen2, 0).k.bias && attention(*qwen2, 0).v.bias);
+  EXPECT_FALSE(attention(*qwen2, 0).o.bias);
+  const auto qwen3 = spec_of(small_config("qwen3"));
+  ASSERT_TRUE(qwen3);
+  EXPECT_TRUE(attention(*qwen3, 0).q_norm && attention(*qwen3, 0).k_norm);
+  EXPECT_FALSE(attention(*qwen3, 0).q.bias);
+  Config mistral = small_config("mistral");
+  mistral["sliding_window"] = "48";
+  const auto windowed = spec_of(mistral);
+  ASSERT_TRUE(windowed);
+  EXPECT_EQ(attention(*windowed, 3).window, (Window{48, 0}));
+  mistral["sliding_window"] = "null";
+  EXPECT_TRUE(attention(*spec_of(mistral), 3).window.none());
+}
+
+TEST(Families, QwenWindowsHoldOnlyWhereTheConfigurationUsesThem) {
+  Config config = small_config("qwen2");
+  config["sliding_window"] = "64";
+  config["max_window_layers"] = "2";
+  EXPECT_EQ(window_classes(*spec_of(config)), std::vector<Window>{Window{}})
+      << "use_sliding_window is absent";
+  config["use_sliding_window"] = "true";
+  const auto late = spec_of(config);
+  ASSERT_TRUE(late);
+  EXPECT_TRUE(attention(*late, 1).window.none());
+  EXPECT_EQ(attention(*late, 2).window, (Window{64, 0}));
+  EXPECT_EQ(window_classes(*late).size(), 2u);
+  EXPECT_EQ(kv_layers(*late)[3].window_class, 1);
+  config["layer_types"] = R"(["sliding_attention", "full_attention", "sliding_attention", "full_attention"])";
+  const auto stated = spec_of(config);
+  ASSERT_TRUE(stated);
+  EXPECT_EQ(attention(*stated, 0).window, (Window{64, 0}));
+  EXPECT_TRUE(attention(*stated, 3).window.none());
+  config["layer_types"] = R"(["sliding_attention"])";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("layer_types has 1"), HasSubstr("4")));
+  config["layer_types"] = R"(["sliding_attention", "chunked_attention", "full_attention", "full_attention"])";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("layer_types[1]"), HasSubstr("chunked_attention")));
+}
+
+TEST(Families, LayersOutOfAllReasonAreRefused) {
+  for (const char* layers :
+       {"0", "-1", "1000000000", "9223372036854775807", "1e30", "\"four\"", "4.5", "[4]", "true"}) {
+    const auto spec = spec_with("num_hidden_layers", layers);
+    ASSERT_FALSE(spec) << layers;
+    EXPECT_THAT(spec.error().message(), AllOf(HasSubstr("num_hidden_layers"), HasSubstr("expected")));
+  }
+  for (int64_t layers : {int64_t{0}, int64_t{-1}, int64_t{1000000000}}) {
+    EXPECT_THAT(refusal(gguf_spec({{"llama.block_count", layers}})),
+                AllOf(HasSubstr("llama.block_count"), HasSubstr(std::to_string(layers))));
+  }
+}
+
+TEST(Families, WidthsAreBoundedBeforeTheyAreMultiplied) {
+  for (const char* key : {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+                          "intermediate_size", "vocab_size", "max_position_embeddings"}) {
+    for (const char* value : {"0", "-4", "2147483648000", "9223372036854775807"}) {
+      EXPECT_THAT(refusal(spec_with(key, value)), AllOf(HasSubstr(key), HasSubstr(value))) << key;
+    }
+  }
+  EXPECT_THAT(refusal(spec_with("head_dim", "1025")), HasSubstr("1025"));
+  Config wide = small_config();
+  wide["num_attention_heads"] = "1048576";
+  wide["head_dim"] = "1024";
+  EXPECT_THAT(refusal(spec_of(wide)), AllOf(HasSubstr("1048576"), HasSubstr("1024")));
+}
+
+TEST(Families, QueryHeadsMustBeAMultipleOfKvHeads) {
+  EXPECT_THAT(refusal(spec_with("num_key_value_heads", "3")),
+              AllOf(HasSubstr("4 query heads"), HasSubstr("3 KV heads")));
+  EXPECT_THAT(refusal(spec_with("num_key_value_heads", "8")),
+              AllOf(HasSubstr("4 query heads"), HasSubstr("8 KV heads")));
+  EXPECT_THAT(refusal(gguf_spec({{"llama.attention.head_count_kv", 3}})), HasSubstr("3 KV heads"));
+}
+
+TEST(Families, HiddenSizeThatHeadsDoNotDivideIsRefusedWhereNoHeadWidthIsGiven) {
+  Config config = small_config();
+  config.erase("head_dim");
+  config["hidden_size"] = "66";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("66"), HasSubstr("4 heads")));
+}
+
+TEST(Families, OddRotaryWidthIsRefused) {
+  EXPECT_THAT(refusal(spec_with("head_dim", "15")), AllOf(HasSubstr("15"), HasSubstr("even")));
+  Config partial = small_config();
+  partial["partial_rotary_factor"] = "0.45";  // 7 of 16
+  EXPECT_THAT(refusal(spec_of(partial)), AllOf(HasSubstr("7"), HasSubstr("even")));
+  partial["partial_rotary_factor"] = "0";
+  EXPECT_THAT(refusal(spec_of(partial)), HasSubstr("rotary width is 0"));
+  partial["partial_rotary_factor"] = "0.5";
+  EXPECT_EQ(spec_of(partial)->rope_tables[0].inv_freq.size(), 4u);
+  for (int64_t rotary : {7, 0, 18, -2}) {
+    EXPECT_THAT(refusal(gguf_spec({{"llama.rope.dimension_count", rotary}})),
+                AllOf(HasSubstr("llama.rope.dimension_count"), HasSubstr(std::to_string(rotary))));
+  }
+}
+
+TEST(Families, ThetaMustBePositive) {
+  for (const char* theta : {"0", "-10000", "NaN", "1e300", "Infinity", "\"many\""}) {
+    EXPECT_THAT(refusal(spec_with("rope_theta", theta)), HasSubstr("rope_theta")) << theta;
+    EXPECT_THAT(refusal(spec_with("rope_parameters", fmt::format(R"({{"rope_theta": {}}})", theta))),
+                HasSubstr("rope_parameters.rope_theta"));
+  }
+  EXPECT_THAT(
+      refusal(gguf_spec({}, [](GgufWriter& writer) { writer.value<float>("llama.rope.freq_base", 0.0f); })),
+      HasSubstr("llama.rope.freq_base"));
+}
+
+TEST(Families, RopeScalingIsFoldedIntoTheFrequencies) {
+  const auto plain = spec_with("rope_theta", "10000");
+  ASSERT_TRUE(plain);
+  const std::vector<double>& inv_freq = plain->rope_tables[0].inv_freq;
+  ASSERT_EQ(inv_freq.size(), 8u);
+  for (size_t i = 0; i < 8; ++i)
+    EXPECT_NEAR(inv_freq[i], std::pow(10000.0, -static_cast<double>(i) / 8), 1e-12);
+  const auto linear = spec_with("rope_scaling", R"({"type": "linear", "factor": 4.0})");
+  ASSERT_TRUE(linear) << linear.error().message();
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(linear->rope_tables[0].inv_freq[i], inv_freq[i] / 4, 1e-12);
+  const auto llama3 = spec_with("rope_scaling", R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+      "high_freq_factor": 4, "original_max_position_embeddings": 64})");
+  ASSERT_TRUE(llama3) << llama3.error().message();
+  for (size_t i = 0; i < 8; ++i) {
+    const double turns = 64 * inv_freq[i] / (2 * std::numbers::pi);
+    const double kept = std::clamp((turns - 1) / 3, 0.0, 1.0);
+    EXPECT_NEAR(llama3->rope_tables[0].inv_freq[i], inv_freq[i] * (kept + (1 - kept) / 8), 1e-12) << i;
+  }
+}
+
+TEST(Families, UnknownRopeTypeAndBrokenScalingAreNamed) {
+  EXPECT_THAT(refusal(spec_with("rope_scaling", R"({"rope_type": "spiral", "factor": 2})")),
+              AllOf(HasSubstr("rope_type"), HasSubstr("spiral"), HasSubstr("llama3")));
+  EXPECT_THAT(refusal(spec_with("rope_scaling", R"({"type": "linear"})")), HasSubstr("factor"));
+  EXPECT_THAT(refusal(spec_with("rope_scaling", R"({"type": "linear", "factor": 0})")), HasSubstr("factor"));
+  EXPECT_THAT(refusal(spec_with("rope_scaling", R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
+      "high_freq_factor": 4})")),
+              AllOf(HasSubstr("high_freq_factor"), HasSubstr("low_freq_factor")));
+  EXPECT_THAT(refusal(spec_with("rope_scaling", "7")), HasSubstr("rope_scaling"));
+  EXPECT_THAT(refusal(gguf_spec({}, [](GgufWriter& w) { w.string("llama.rope.scaling.type", "spiral"); })),
+              HasSubstr("spiral"));
+}
+
+TEST(Families, MissingKeysAreNamed) {
+  for (const char* key :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"}) {
+    EXPECT_THAT(refusal(spec_with(key, "")), AllOf(HasSubstr(key), HasSubstr("expected")));
+    EXPECT_THAT(refusal(spec_with(key, "null")), HasSubstr(key));
+  }
+  const std::string bytes = small_gguf().bytes();
+  const auto gguf = Gguf::parse(as_bytes(bytes));
+  EXPECT_THAT(refusal(make_model_spec(CheckpointFormat::kGguf, gguf->metadata())),
+              HasSubstr("llama.embedding_length"));
+}
+
+TEST(Families, UnknownModelTypeListsThoseThereAre) {
+  EXPECT_THAT(refusal(spec_with("model_type", "\"parrot\"")),
+              AllOf(HasSubstr("\"parrot\""), HasSubstr("llama, mistral, qwen2, qwen3")));
+  EXPECT_THAT(refusal(spec_with("model_type", "")), HasSubstr("llama"));
+  EXPECT_THAT(refusal(spec_with("model_type", "7")), HasSubstr("model_type"));
+  Config by_architecture = small_config("smol");
+  by_architecture["architectures"] = R"(["LlamaForCausalLM"])";
+  EXPECT_EQ(refusal(spec_of(by_architecture)), "accepted");
+  by_architecture["architectures"] = "[]";
+  EXPECT_THAT(refusal(spec_of(by_architecture)), HasSubstr("smol"));
+  by_architecture["architectures"] = "3";
+  EXPECT_THAT(refusal(spec_of(by_architecture)), HasSubstr("architectures"));
+  GgufWriter writer;
+  writer.string("general.architecture", "parrot");
+  const std::string bytes = writer.bytes();
+  EXPECT_THAT(refusal(make_model_spec(CheckpointFormat::kGguf, Gguf::parse(as_bytes(bytes))->metadata())),
+              HasSubstr("parrot"));
+  EXPECT_THAT(refusal(make_model_spec(CheckpointFormat::kGguf, Attributes())),
+              HasSubstr("general.architecture"));
+}
+
+TEST(Families, UnknownActivationIsNamed) {
+  EXPECT_THAT(refusal(spec_with("hidden_act", "\"relu6\"")),
+              AllOf(HasSubstr("hidden_act"), HasSubstr("relu6"), HasSubstr("silu")));
+  EXPECT_EQ(refusal(spec_with("hidden_act", "\"gelu_pytorch_tanh\"")), "accepted");
+}
+
+TEST(Families, NormEpsilonThatIsNoNumberIsRefused) {
+  for (const char* eps : {"NaN", "-1", "2", "\"small\""})
+    EXPECT_THAT(refusal(spec_with("rms_norm_eps", eps)), HasSubstr("rms_norm_eps"));
+}
+
+// A folder with this configuration and an embedding of `rows`.
+std::string embedding_folder(const TempDir& folder, int64_t rows) {
+  std::filesystem::copy_file(test_data("fixtures/llama/config.json"), folder.file("config.json"),
+                             std::filesystem::copy_options::overwrite_existing);
+  SafetensorsWriter writer;
+  const std::vector<float> values(static_cast<size_t>(rows * 64), 0.5f);
+  writer.floats("model.embed_tokens.weight", DType::kF16, {rows, 64}, values);
+  writer.write(folder.file("model.safetensors"));
+  return folder.path();
+}
+
+TEST(Families, VocabularyThatContradictsTheEmbeddingNamesBothSides) {
+  TempDir folder;
+  const auto checkpoint = Checkpoint::open(embedding_folder(folder, 250));
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message();
+  const auto spec = make_model_spec(*checkpoint);
+  ASSERT_TRUE(spec) << spec.error().message();
+  const auto tensor = checkpoint->require_tensor(spec->embedding.name, spec->embedding.shape);
+  ASSERT_FALSE(tensor);
+  EXPECT_THAT(tensor.error().message(),
+              AllOf(HasSubstr("[250, 64]"), HasSubstr("[256, 64]"), HasSubstr("config.json")));
+}
+
+TEST(Families, HeadThatIsNotThereIsTiedWhateverTheFlagSays) {
+  TempDir folder;
+  const auto checkpoint = Checkpoint::open(embedding_folder(folder, 256));
+  const auto spec = make_model_spec(*checkpoint);
+  ASSERT_TRUE(spec);
+  EXPECT_FALSE(spec->head) << "tie_word_embeddings is false, and there is no lm_head";
+  EXPECT_EQ(spec->kv_dtype, DType::kF16);
+}
+
+TEST(Families, FixturesKeepTheirOwn16BitType) {
+  for (const char* name : {"llama", "llama3_scaled", "mistral_swa", "qwen2", "qwen3"}) {
+    const auto checkpoint = Checkpoint::open(test_data(std::string("fixtures/") + name));
+    ASSERT_TRUE(checkpoint);
+    const auto spec = make_model_spec(*checkpoint);
+    ASSERT_TRUE(spec) << name << ": " << spec.error().message();
+    EXPECT_EQ(spec->kv_dtype, DType::kBF16);
+    for (const LayerSpec& layer : spec->layers) {
+      const TensorRef& q = std::get<AttentionSpec>(layer.mixer).q.weight;
+      EXPECT_TRUE(checkpoint->require_tensor(q.name, q.shape)) << name;
+    }
+  }
+}
+
+TEST(TensorNames, AreThoseOfTheFormat) {
+  EXPECT_EQ(tensor_name(CheckpointFormat::kSafetensors, TensorRole::kDown, 12),
+            "model.layers.12.mlp.down_proj");
+  EXPECT_EQ(tensor_name(CheckpointFormat::kGguf, TensorRole::kDown, 12), "blk.12.ffn_down");
+  EXPECT_EQ(tensor_name(CheckpointFormat::kGguf, TensorRole::kFinalNorm), "output_norm");
+}
+
+}  // namespace
+}  // namespace butter
