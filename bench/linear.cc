@@ -77,6 +77,8 @@ struct Weight {
 };
 
 Weight make_weight(DType dtype, int64_t rows, int64_t columns, Isa isa) {
+  const DTypeInfo& info = dtype_info(dtype);
+  columns = round_up(columns, info.block_elements);
   TensorView view;
   view.dtype = dtype;
   view.shape = {rows, columns};
@@ -85,12 +87,12 @@ Weight make_weight(DType dtype, int64_t rows, int64_t columns, Isa isa) {
   std::mt19937 random(static_cast<unsigned>(rows * columns));
   auto* words = weight.bytes.as<uint32_t>();
   for (int64_t i = 0; i < view.bytes() / 4; ++i) words[i] = static_cast<uint32_t>(random());
-  const DTypeInfo& info = dtype_info(dtype);
   std::byte* data = weight.bytes.data();
   const uint16_t scale = float_to_fp16(0.01f);
   for (int64_t at = 0; info.quantised && at < view.bytes(); at += info.block_bytes) {
     std::memcpy(data + at, &scale, 2);
-    if (dtype == DType::kQ4_1) std::memcpy(data + at + 2, &scale, 2);
+    if (dtype == DType::kQ4_1 || dtype == DType::kQ4_K) std::memcpy(data + at + 2, &scale, 2);
+    if (dtype == DType::kQ6_K) std::memcpy(data + at + 208, &scale, 2);
   }
   // Floats between 0.5 and 2, of either sign: no value takes longer than another.
   auto* halves = weight.bytes.as<uint16_t>();
@@ -182,7 +184,7 @@ void prefill(benchmark::State& state, DType dtype, Isa isa, int64_t rows) {
   double flops = 0;
   for (const Matrix& m : kLayer) {
     weights.push_back(make_weight(dtype, m.rows, m.columns, isa));
-    flops += 2.0 * static_cast<double>(m.rows * m.columns * rows);
+    flops += 2.0 * static_cast<double>(m.rows * weights.back().linear.columns() * rows);
   }
   Step step(isa, rows);
   double best = 1e9;
@@ -300,7 +302,8 @@ void register_all() {
     DType dtype, head;
   };
   const Form forms[] = {{DType::kQ4_1, DType::kQ8_0}, {DType::kQ4_0, DType::kQ4_0},
-                        {DType::kQ8_0, DType::kQ8_0}, {DType::kBF16, DType::kBF16},
+                        {DType::kQ8_0, DType::kQ8_0}, {DType::kQ4_K, DType::kQ6_K},
+                        {DType::kQ6_K, DType::kQ6_K}, {DType::kBF16, DType::kBF16},
                         {DType::kF16, DType::kF16},   {DType::kF32, DType::kF32}};
   for (Isa isa : available_isas()) {
     const std::string end = std::string("/") + isa_name(isa);

@@ -16,7 +16,7 @@
 namespace butter::cpu {
 namespace {
 
-using byte_t = unsigned char;
+#include "kernels/cpu/linear_codes_avx512_inl.h"
 
 constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kStep = 32;  // columns of a tile
@@ -41,10 +41,6 @@ void pack_tile_row(const float* x, int64_t columns, std::byte* out) {
 
 // --- Weights to tiles
 // ----------------------------------------------------------------------------------------
-
-inline __m512 load_halves(const byte_t* at, __mmask16 mask) {
-  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, at));
-}
 
 // Words low[0] high[0] low[1] high[1]...: a tile row from the values of its even and of its odd column.
 inline void store_pairs(__m512 even, __m512 odd, byte_t* tile_row) {
@@ -79,35 +75,55 @@ inline void expand_bytes(__m512i codes, __m512 scale, __m512 bias, byte_t* tile,
   store_pairs(value(16), value(24), tile + 64 * (2 * q + 1));
 }
 
-// The panel of 16 outputs from row n, as columns / 32 tiles. Lanes without a row are zero.
-template <LinearForm form>
-void expand_codes(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
-  constexpr bool kBias = form == LinearForm::kCodes4Bias;
-  constexpr bool kWide = form == LinearForm::kCodes8;
-  constexpr int64_t kRowRecord = 2 + (kBias ? 2 : 0) + (kWide ? 32 : 16);
-  const int64_t groups = weight.columns / kGroup;
-  const int64_t lanes = weight.rows - n < kPanelRows ? weight.rows - n : kPanelRows;
-  const auto mask = static_cast<__mmask16>((1u << lanes) - 1);
-  const auto* record = reinterpret_cast<const byte_t*>(weight.data) + n * groups * kRowRecord;
-  for (int64_t g = 0; g < groups; ++g, record += lanes * kRowRecord, tiles += kTileBytes) {
-    const __m512 scale = load_halves(record, mask);
-    const byte_t* codes = record + lanes * (kBias ? 4 : 2);
-    __m512 bias;
-    if constexpr (kBias) {
-      bias = load_halves(record + lanes * 2, mask);
-    } else {
-      bias = _mm512_mul_ps(scale, _mm512_set1_ps(kWide ? -128.0f : -8.0f));
-    }
+// One group of a panel as a tile. Lanes without a row are zero.
+template <LinearForm form, bool full>
+inline void expand_group(const byte_t* record, int j, Lanes<full> lanes, byte_t* tile) {
+  using Form = Codes<form>;
+  if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
+    const __m512 scale = lanes.halves(record);
+    __m512 bias = _mm512_mul_ps(scale, _mm512_set1_ps(-8.0f));
+    if constexpr (Form::kBias) bias = lanes.halves(record + 2 * lanes.count);
+    const byte_t* codes = record + (Form::kBias ? 4 : 2) * lanes.count;
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; ++q)
+      expand_nibbles(lanes.dwords(codes + 4 * q * lanes.count), scale, bias, tile, q);
+  } else {
+    Group group;
+    load_group<form, full>(record, j, lanes, group);
+    if constexpr (!Form::kHalves) group.second_scale = group.scale;
+    const __m512 zero = _mm512_set1_ps(-static_cast<float>(1 << Form::kZeroShift));
 #pragma GCC unroll 8
-    for (int q = 0; q < (kWide ? 8 : 4); ++q) {
-      const __m512i quad = _mm512_maskz_loadu_epi32(mask, codes + q * lanes * 4);
-      if constexpr (kWide) {
-        expand_bytes(quad, scale, bias, tiles, q);
+    for (int q = 0; q < 8; ++q) {
+      const __m512 scale = q < 4 ? group.scale : group.second_scale;
+      __m512 bias;
+      if constexpr (Form::kBias) {
+        bias = group.bias;
       } else {
-        expand_nibbles(quad, scale, bias, tiles, q);
+        bias = _mm512_mul_ps(scale, zero);
       }
+      expand_bytes(group.quads[q], scale, bias, tile, q);
     }
   }
+}
+
+template <LinearForm form, bool full>
+inline void expand_panel(const byte_t* panel, int64_t groups, Lanes<full> lanes, byte_t* tiles) {
+  using Form = Codes<form>;
+  for (int64_t g = 0; g < groups; ++g, tiles += kTileBytes) {
+    const byte_t* record = panel + g / Form::kGroups * Form::kRowBytes * lanes.count;
+    expand_group<form, full>(record, static_cast<int>(g % Form::kGroups), lanes, tiles);
+  }
+}
+
+// The panel of 16 outputs from row n, as columns / 32 tiles.
+template <LinearForm form>
+void expand_codes(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
+  const int64_t groups = weight.columns / kGroup;
+  const int64_t row_bytes = groups / Codes<form>::kGroups * Codes<form>::kRowBytes;
+  const byte_t* panel = reinterpret_cast<const byte_t*>(weight.data) + n * row_bytes;
+  const int64_t lanes = weight.rows - n;
+  if (lanes >= kPanelRows) return expand_panel<form, true>(panel, groups, Lanes<true>(16), tiles);
+  expand_panel<form, false>(panel, groups, Lanes<false>(static_cast<int>(lanes)), tiles);
 }
 
 // Rows of dwords to columns of dwords.
@@ -169,6 +185,10 @@ void expand(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
       return expand_codes<LinearForm::kCodes4Bias>(weight, n, tiles);
     case LinearForm::kCodes8:
       return expand_codes<LinearForm::kCodes8>(weight, n, tiles);
+    case LinearForm::kCodes4Super:
+      return expand_codes<LinearForm::kCodes4Super>(weight, n, tiles);
+    case LinearForm::kCodes6Super:
+      return expand_codes<LinearForm::kCodes6Super>(weight, n, tiles);
     case LinearForm::kF16:
       return expand_floats<LinearForm::kF16>(weight, n, tiles);
     case LinearForm::kBF16:

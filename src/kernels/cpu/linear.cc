@@ -1,6 +1,7 @@
 #include "kernels/cpu/linear.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/check.h"
@@ -25,27 +26,49 @@ const LinearKernels& kernels_of(Isa isa) {
   }
 }
 
-// How a block-quantised type becomes codes.
+// A run of `count` units of `unit` bytes in a file's block. A record holds each unit of its rows side by
+// side.
+struct Segment {
+  int offset;
+  int count;
+  int unit;
+};
+
+// How a block-quantised type becomes codes: the block's segments in the order of the record.
 struct CodedType {
+  DType dtype;
   LinearForm form;
-  int block_bytes;
-  int header_bytes;  // fp16 scale and, in some, bias: what comes before the codes
+  const char* name;
+  std::array<Segment, 3> segments;
+  uint32_t flip = 0;  // turns signed codes into offset binary
+};
+
+constexpr CodedType kCodedTypes[] = {
+    {DType::kQ4_0, LinearForm::kCodes4, "q4 g32 scale", {{{0, 1, 2}, {2, 4, 4}, {}}}},
+    {DType::kQ4_1, LinearForm::kCodes4Bias, "q4 g32 scale+bias", {{{0, 2, 2}, {4, 4, 4}, {}}}},
+    {DType::kQ8_0, LinearForm::kCodes8, "q8 g32 scale", {{{0, 1, 2}, {2, 8, 4}, {}}}, 0x80808080u},
+    {DType::kQ4_K,
+     LinearForm::kCodes4Super,
+     "q4 g32 scale+bias in 256",
+     {{{0, 2, 2}, {4, 12, 1}, {16, 32, 4}}}},
+    {DType::kQ6_K,
+     LinearForm::kCodes6Super,
+     "q6 g16 scale in 256",
+     {{{208, 1, 2}, {192, 16, 1}, {0, 48, 4}}}},
 };
 
 const CodedType* coded_type(DType dtype) {
-  static constexpr CodedType kQ4_0 = {LinearForm::kCodes4, 18, 2};
-  static constexpr CodedType kQ4_1 = {LinearForm::kCodes4Bias, 20, 4};
-  static constexpr CodedType kQ8_0 = {LinearForm::kCodes8, 34, 2};
-  switch (dtype) {
-    case DType::kQ4_0:
-      return &kQ4_0;
-    case DType::kQ4_1:
-      return &kQ4_1;
-    case DType::kQ8_0:
-      return &kQ8_0;
-    default:
-      return nullptr;
+  for (const CodedType& coded : kCodedTypes) {
+    if (coded.dtype == dtype) return &coded;
   }
+  return nullptr;
+}
+
+const CodedType* coded_type(LinearForm form) {
+  for (const CodedType& coded : kCodedTypes) {
+    if (coded.form == form) return &coded;
+  }
+  return nullptr;
 }
 
 Result<LinearForm> form_of(DType dtype) {
@@ -62,36 +85,51 @@ Result<LinearForm> form_of(DType dtype) {
   if (const CodedType* coded = coded_type(dtype)) return coded->form;
   return fail(
       StatusCode::kUnsupported,
-      "a linear weight of type {} is not supported on the CPU; F32, F16, BF16, Q4_0, Q4_1 and Q8_0 are",
+      "a linear weight of type {} is not supported on the CPU; F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K and "
+      "Q6_K are",
       dtype_name(dtype));
 }
 
-// Gathers group g of the file's rows `rows` (one panel) into a record.
-void pack_record(const TensorView& source, const CodedType& coded, IndexRange rows, int64_t g,
-                 std::byte* record) {
-  const int64_t lanes = rows.size();
-  const int64_t row_bytes = source.row_bytes();
-  const std::byte* block = source.row(rows.begin) + g * coded.block_bytes;
-  for (int header = 0; header < coded.header_bytes; header += 2, record += 2 * lanes) {
-    for (int64_t i = 0; i < lanes; ++i) std::memcpy(record + 2 * i, block + i * row_bytes + header, 2);
-  }
-  const int quads = (coded.block_bytes - coded.header_bytes) / 4;
-  const uint32_t flip = coded.form == LinearForm::kCodes8 ? 0x80808080u : 0u;  // signed to offset binary
-  for (int64_t i = 0; i < lanes; ++i) {
-    const std::byte* codes = block + i * row_bytes + coded.header_bytes;
-    for (int q = 0; q < quads; ++q) {
-      uint32_t quad;
-      std::memcpy(&quad, codes + 4 * q, 4);
-      quad ^= flip;
-      std::memcpy(record + (q * lanes + i) * 4, &quad, 4);
-    }
+// Units are copied through a register, since their size is known only here.
+template <int unit>
+void interleave(const std::byte* block, int64_t row_bytes, int64_t lanes, int count, std::byte* record) {
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const std::byte* from = block + lane * row_bytes;
+    for (int i = 0; i < count; ++i) std::memcpy(record + (i * lanes + lane) * unit, from + i * unit, unit);
   }
 }
 
-float load_fp16(const std::byte* at) {
-  uint16_t bits;
-  std::memcpy(&bits, at, sizeof bits);
-  return fp16_to_float(bits);
+// Gathers one block of each of `lanes` rows, `row_bytes` apart in the file, into a record.
+void pack_record(const CodedType& coded, const std::byte* block, int64_t row_bytes, int64_t lanes,
+                 std::byte* record) {
+  for (const Segment& segment : coded.segments) {
+    const std::byte* from = block + segment.offset;
+    if (segment.unit == 1) interleave<1>(from, row_bytes, lanes, segment.count, record);
+    if (segment.unit == 2) interleave<2>(from, row_bytes, lanes, segment.count, record);
+    if (segment.unit == 4) {
+      interleave<4>(from, row_bytes, lanes, segment.count, record);
+      for (int64_t i = 0; coded.flip != 0 && i < lanes * segment.count; ++i) {
+        uint32_t quad;
+        std::memcpy(&quad, record + 4 * i, 4);
+        quad ^= coded.flip;
+        std::memcpy(record + 4 * i, &quad, 4);
+      }
+    }
+    record += lanes * segment.count * segment.unit;
+  }
+}
+
+// The other way, for one row.
+void unpack_block(const CodedType& coded, const std::byte* record, int64_t lanes, int64_t lane,
+                  std::byte* block) {
+  for (const Segment& segment : coded.segments) {
+    for (int i = 0; i < segment.count; ++i) {
+      std::byte* unit = block + segment.offset + i * segment.unit;
+      std::memcpy(unit, record + (i * lanes + lane) * segment.unit, static_cast<size_t>(segment.unit));
+      for (int b = 0; coded.flip != 0 && segment.unit == 4 && b < 4; ++b) unit[b] ^= std::byte{0x80};
+    }
+    record += lanes * segment.count * segment.unit;
+  }
 }
 
 }  // namespace
@@ -133,12 +171,14 @@ void LinearWeight::repack(IndexRange rows) {
   if (!copied_) return;
   BUTTER_CHECK(!source_.empty() && rows.begin % kPanelRows == 0 && rows.end <= source_.rows());
   const CodedType& coded = *coded_type(source_.dtype);
-  const int64_t groups = columns() / kGroup;
+  const DTypeInfo& info = dtype_info(source_.dtype);
+  const int64_t blocks = columns() / info.block_elements;
   for (int64_t n = rows.begin; n < rows.end; n += kPanelRows) {
-    const IndexRange panel{n, std::min(n + kPanelRows, source_.rows())};
-    std::byte* record = packed_ + n * groups * coded.block_bytes;
-    for (int64_t g = 0; g < groups; ++g, record += panel.size() * coded.block_bytes)
-      pack_record(source_, coded, panel, g, record);
+    const int64_t lanes = std::min(kPanelRows, source_.rows() - n);
+    std::byte* record = packed_ + n * blocks * info.block_bytes;
+    const std::byte* block = source_.row(n);
+    for (int64_t i = 0; i < blocks; ++i, block += info.block_bytes, record += lanes * info.block_bytes)
+      pack_record(coded, block, source_.row_bytes(), lanes, record);
   }
 }
 
@@ -150,50 +190,29 @@ const char* LinearWeight::form_name() const {
       return "f16";
     case LinearForm::kBF16:
       return "bf16";
-    case LinearForm::kCodes4:
-      return "q4 g32 scale";
-    case LinearForm::kCodes4Bias:
-      return "q4 g32 scale+bias";
-    case LinearForm::kCodes8:
-      return "q8 g32 scale";
+    default:
+      return coded_type(matrix_.form)->name;
   }
-  return "";
 }
 
 void LinearWeight::dequantise_row(int64_t r, float* out) const {
-  const LinearForm form = matrix_.form;
   if (!copied_) {
+    const LinearForm form = matrix_.form;
     const DType dtype = form == LinearForm::kF32   ? DType::kF32
                         : form == LinearForm::kF16 ? DType::kF16
                                                    : DType::kBF16;
     butter::dequantise_row(dtype, matrix_.data + r * dtype_bytes(dtype, columns()), columns(), out);
     return;
   }
-  const bool has_bias = form == LinearForm::kCodes4Bias;
-  const int quads = form == LinearForm::kCodes8 ? 8 : 4;
-  const int64_t block_bytes = (has_bias ? 4 : 2) + quads * 4;
+  const CodedType& coded = *coded_type(matrix_.form);
+  const DTypeInfo& info = dtype_info(coded.dtype);
   const int64_t first = r / kPanelRows * kPanelRows;
   const int64_t lanes = std::min(kPanelRows, rows() - first);
-  const int64_t lane = r - first;
-  const std::byte* record = matrix_.data + first * (columns() / kGroup) * block_bytes;
-  for (int64_t k = 0; k < columns(); k += kGroup, record += lanes * block_bytes, out += kGroup) {
-    const float scale = load_fp16(record + 2 * lane);
-    const float bias = has_bias ? load_fp16(record + 2 * (lanes + lane)) : 0.0f;
-    const std::byte* codes = record + lanes * (has_bias ? 4 : 2) + lane * 4;
-    for (int q = 0; q < quads; ++q, codes += lanes * 4) {
-      for (int b = 0; b < 4; ++b) {
-        const int code = std::to_integer<int>(codes[b]);
-        if (form == LinearForm::kCodes8) {
-          out[4 * q + b] = scale * static_cast<float>(code - 128);
-        } else if (has_bias) {
-          out[4 * q + b] = scale * static_cast<float>(code & 15) + bias;
-          out[16 + 4 * q + b] = scale * static_cast<float>(code >> 4) + bias;
-        } else {
-          out[4 * q + b] = scale * static_cast<float>((code & 15) - 8);
-          out[16 + 4 * q + b] = scale * static_cast<float>((code >> 4) - 8);
-        }
-      }
-    }
+  const std::byte* record = matrix_.data + first * (columns() / info.block_elements) * info.block_bytes;
+  std::array<std::byte, 256> block;  // the largest is 210 bytes
+  for (int64_t k = 0; k < columns(); k += info.block_elements, record += lanes * info.block_bytes) {
+    unpack_block(coded, record, lanes, r - first, block.data());
+    butter::dequantise_row(coded.dtype, block.data(), info.block_elements, out + k);
   }
 }
 

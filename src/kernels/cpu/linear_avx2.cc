@@ -24,24 +24,34 @@ template <LinearForm form>
 struct Codes;
 template <>
 struct Codes<LinearForm::kCodes4> {
-  static constexpr int kBits = 4, kZeroShift = 3;  // zero point 8
+  static constexpr int kBits = 4, kZero = 8;
   static constexpr bool kBias = false;
+  static constexpr int kGroups = 1, kRowBytes = 18;  // groups of 32 and bytes of one row in a record
 };
 template <>
 struct Codes<LinearForm::kCodes4Bias> {
-  static constexpr int kBits = 4, kZeroShift = -1;
+  static constexpr int kBits = 4, kZero = 0;
   static constexpr bool kBias = true;
+  static constexpr int kGroups = 1, kRowBytes = 20;
 };
 template <>
 struct Codes<LinearForm::kCodes8> {
-  static constexpr int kBits = 8, kZeroShift = 7;  // zero point 128
+  static constexpr int kBits = 8, kZero = 0;  // they are made signed when loaded
   static constexpr bool kBias = false;
+  static constexpr int kGroups = 1, kRowBytes = 34;
 };
-
-template <LinearForm form>
-constexpr int64_t record_bytes(int64_t lanes) {
-  return lanes * (2 + (Codes<form>::kBias ? 2 : 0) + Codes<form>::kBits * 4);
-}
+template <>
+struct Codes<LinearForm::kCodes4Super> {
+  static constexpr int kBits = 4, kZero = 0;
+  static constexpr bool kBias = true;
+  static constexpr int kGroups = 8, kRowBytes = 144;
+};
+template <>
+struct Codes<LinearForm::kCodes6Super> {
+  static constexpr int kBits = 6, kZero = 32;
+  static constexpr bool kBias = false;
+  static constexpr int kGroups = 8, kRowBytes = 210;
+};
 
 // Ahead of the reader by this many bytes: what a thread reads in about the latency of memory.
 constexpr int64_t kPrefetchBytes = 4096;
@@ -51,106 +61,187 @@ inline __m256i lane_mask(int lanes) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-template <bool full>
-inline __m256 load_halves(const byte_t* at, int lanes) {
-  if constexpr (full) {
-    (void)lanes;
-    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
-  } else {
-    alignas(16) unsigned short halves[8] = {};
-    for (int i = 0; i < lanes; ++i) __builtin_memcpy(&halves[i], at + 2 * i, 2);
-    return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(halves)));
-  }
-}
+struct Group {
+  __m256 scale;
+  __m256 second_scale;  // of columns 16..31, with 6-bit codes
+  __m256 bias;
+  __m256i quads[8];  // lane, column 4·quad + byte: unsigned codes, signed ones of 8 bits
+};
 
+// Eight rows of a panel, from row `first`: the whole eight, or the first `here` of a tail panel.
 template <bool full>
-inline __m256i load_codes(const byte_t* at, __m256i mask) {
-  if constexpr (full) {
-    (void)mask;
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-  } else {
+struct Lanes {
+  int count;  // of the panel
+  int first;
+  int here;
+  __m256i mask;
+
+  Lanes(int lanes, int first_row)
+      : count(lanes),
+        first(first_row),
+        here(lanes - first_row < 8 ? lanes - first_row : 8),
+        mask(lane_mask(here)) {}
+
+  inline __m256 halves(const byte_t* at) const {
+    at += 2 * first;
+    if constexpr (full) return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+    alignas(16) unsigned short padded[8] = {};
+    for (int i = 0; i < here; ++i) __builtin_memcpy(&padded[i], at + 2 * i, 2);
+    return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(padded)));
+  }
+  inline __m256i dwords(const byte_t* at) const {
+    at += 4 * first;
+    if constexpr (full) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
     return _mm256_maskload_epi32(reinterpret_cast<const int*>(at), mask);
   }
+  inline __m128i bytes(const byte_t* at) const {
+    at += first;
+    if constexpr (full) return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
+    alignas(16) byte_t padded[16] = {};
+    for (int i = 0; i < here; ++i) padded[i] = at[i];
+    return _mm_load_si128(reinterpret_cast<const __m128i*>(padded));
+  }
+  inline __m256i unsigned_bytes(const byte_t* at) const { return _mm256_cvtepu8_epi32(bytes(at)); }
+  inline __m256i signed_bytes(const byte_t* at) const { return _mm256_cvtepi8_epi32(bytes(at)); }
+};
+
+inline __m256i shift_right(__m256i words, int bits) {
+  return _mm256_srl_epi16(words, _mm_cvtsi32_si128(bits));
 }
 
-// The 8 quads of a group: unsigned codes of 4 bits, signed ones of 8.
+// The 6-bit scale and minimum of sub-block j, out of 12 packed planes (core/dequantise.cc has the bits).
+template <bool full>
+inline void load_sub_scales(const byte_t* packed, int j, const Lanes<full>& lanes, Group& group) {
+  const auto plane = [&](int i) { return lanes.unsigned_bytes(packed + i * lanes.count); };
+  __m256i scale, minimum;
+  if (j < 4) {
+    const __m256i low_six = _mm256_set1_epi32(63);
+    scale = _mm256_and_si256(plane(j), low_six);
+    minimum = _mm256_and_si256(plane(j + 4), low_six);
+  } else {
+    const __m256i both = plane(j + 4), low_four = _mm256_set1_epi32(15), top_two = _mm256_set1_epi32(48);
+    scale = _mm256_or_si256(_mm256_and_si256(both, low_four),
+                            _mm256_and_si256(_mm256_srli_epi32(plane(j - 4), 2), top_two));
+    minimum = _mm256_or_si256(_mm256_srli_epi32(both, 4),
+                              _mm256_and_si256(_mm256_srli_epi32(plane(j), 2), top_two));
+  }
+  group.scale = _mm256_mul_ps(group.scale, _mm256_cvtepi32_ps(scale));
+  group.bias =
+      _mm256_mul_ps(group.bias, _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_setzero_si256(), minimum)));
+}
+
+// Group j of a record.
 template <LinearForm form, bool full>
-inline void load_quads(const byte_t* codes, int64_t step, __m256i mask, __m256i quads[8]) {
-  if constexpr (Codes<form>::kBits == 8) {
+inline void load_group(const byte_t* record, int j, const Lanes<full>& lanes, Group& group) {
+  const int n = lanes.count;
+  const __m256i low = _mm256_set1_epi8(15);
+  group.scale = lanes.halves(record);
+  if constexpr (Codes<form>::kBias) group.bias = lanes.halves(record + 2 * n);
+  if constexpr (form == LinearForm::kCodes8) {
     const __m256i zero = _mm256_set1_epi8(static_cast<char>(0x80));
 #pragma GCC unroll 8
-    for (int q = 0; q < 8; ++q) quads[q] = _mm256_xor_si256(load_codes<full>(codes + q * step, mask), zero);
-  } else {
-    const __m256i low = _mm256_set1_epi8(15);
+    for (int q = 0; q < 8; ++q)
+      group.quads[q] = _mm256_xor_si256(lanes.dwords(record + (2 + 4 * q) * n), zero);
+  } else if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
+    const byte_t* codes = record + (Codes<form>::kBias ? 4 : 2) * n;
 #pragma GCC unroll 4
     for (int q = 0; q < 4; ++q) {
-      const __m256i packed = load_codes<full>(codes + q * step, mask);
-      quads[q] = _mm256_and_si256(packed, low);
-      quads[q + 4] = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low);
+      const __m256i packed = lanes.dwords(codes + 4 * q * n);
+      group.quads[q] = _mm256_and_si256(packed, low);
+      group.quads[q + 4] = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low);
     }
-  }
-}
-
-// The exact sum of code · input code over a group, less the zero point's part.
-template <LinearForm form>
-inline __m256i dot(const __m256i quads[8], const int* x, int negated_sum) {
-  const __m256i ones = _mm256_set1_epi16(1);
-  if constexpr (Codes<form>::kBits == 8) {
-    (void)negated_sum;  // the codes are signed already
-    __m256i sum = _mm256_setzero_si256();
+  } else if constexpr (form == LinearForm::kCodes4Super) {
+    load_sub_scales(record + 4 * n, j, lanes, group);
+    const byte_t* codes = record + (16 + j / 2 * 32) * n;
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; ++q)
+      group.quads[q] = _mm256_and_si256(shift_right(lanes.dwords(codes + 4 * q * n), j % 2 * 4), low);
+  } else {
+    const byte_t* scales = record + (2 + 2 * j) * n;
+    const __m256 unit = group.scale;
+    group.scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(lanes.signed_bytes(scales)));
+    group.second_scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(lanes.signed_bytes(scales + n)));
+    const int half = j / 4, run = j % 4;
+    const byte_t* bottom = record + (18 + (half * 2 + run % 2) * 32) * n;
+    const byte_t* top = record + (18 + 128 + half * 32) * n;
+    const __m256i two = _mm256_set1_epi8(3);
 #pragma GCC unroll 8
     for (int q = 0; q < 8; ++q) {
-      const __m256i turned = _mm256_sign_epi8(_mm256_set1_epi32(x[q]), quads[q]);
-      const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(quads[q]), turned);
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+      const __m256i four_bits =
+          _mm256_and_si256(shift_right(lanes.dwords(bottom + 4 * q * n), run / 2 * 4), low);
+      const __m256i two_bits = _mm256_and_si256(shift_right(lanes.dwords(top + 4 * q * n), run * 2), two);
+      group.quads[q] = _mm256_or_si256(four_bits, _mm256_slli_epi16(two_bits, 4));
     }
-    return sum;
-  } else {
-    __m256i pairs = _mm256_maddubs_epi16(quads[0], _mm256_set1_epi32(x[0]));
-#pragma GCC unroll 8
-    for (int q = 1; q < 8; ++q)
-      pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(quads[q], _mm256_set1_epi32(x[q])));
-    __m256i sum = _mm256_madd_epi16(pairs, ones);
-    if constexpr (Codes<form>::kZeroShift > 0) {
-      sum = _mm256_add_epi32(sum, _mm256_slli_epi32(_mm256_set1_epi32(negated_sum), Codes<form>::kZeroShift));
-    }
-    return sum;
   }
 }
 
-// Eight rows of a panel (of `lanes` in all, from row `first`) times M input rows.
+// The exact sum of code · input code over the quads [first, last), widened as often as int16 needs: 8 quads
+// of 4-bit codes, 2 of 6-bit ones (at most 2 · 2 · 63 · 127 = 32,004), each alone with 8 bits.
+template <int bits, int first, int last>
+inline __m256i dots(const Group& group, const int* x) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i sum = _mm256_setzero_si256();
+  constexpr int kAtOnce = bits == 4 ? 8 : bits == 6 ? 2 : 1;
+  __m256i pairs = _mm256_setzero_si256();
+#pragma GCC unroll 8
+  for (int q = first; q < last; ++q) {
+    const __m256i input = _mm256_set1_epi32(x[q]);
+    const __m256i products = bits == 8 ? _mm256_maddubs_epi16(_mm256_abs_epi8(group.quads[q]),
+                                                              _mm256_sign_epi8(input, group.quads[q]))
+                                       : _mm256_maddubs_epi16(group.quads[q], input);
+    pairs = _mm256_add_epi16(pairs, products);
+    if ((q - first + 1) % kAtOnce != 0) continue;
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+    pairs = _mm256_setzero_si256();
+  }
+  return sum;
+}
+
+// Eight rows of a panel times M input rows.
 template <LinearForm form, int M, bool full>
-inline void multiply_half(const byte_t* record, int64_t groups, int first, int lanes, const byte_t* x,
+inline void multiply_half(const byte_t* panel, int64_t groups, const Lanes<full>& lanes, const byte_t* x,
                           __m256 sums[M]) {
-  constexpr bool kBias = Codes<form>::kBias;
-  const int64_t weight_step = record_bytes<form>(lanes);
-  const int64_t code_offset = lanes * (kBias ? 4 : 2) + first * 4;
-  const int here = full ? 8 : (lanes - first < 8 ? lanes - first : 8);
-  const __m256i mask = lane_mask(here);
+  using Form = Codes<form>;
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) sums[m] = _mm256_setzero_ps();
-  for (int64_t g = 0; g < groups; ++g) {
-    const __m256 scale = load_halves<full>(record + first * 2, here);
-    __m256 bias = _mm256_setzero_ps();
-    if constexpr (kBias) bias = load_halves<full>(record + (lanes + first) * 2, here);
-    __m256i quads[8];
-    load_quads<form, full>(record + code_offset, lanes * 4, mask, quads);
-    if (first == 0) {
-      for (int64_t line = 0; line < weight_step; line += 64)
-        _mm_prefetch(reinterpret_cast<const char*>(record + kPrefetchBytes + line), _MM_HINT_T0);
+  for (int64_t g = 0; g < groups; ++g, x += kInt8GroupBytes * M) {
+    Group group;
+    load_group<form, full>(panel + g / Form::kGroups * Form::kRowBytes * lanes.count,
+                           static_cast<int>(g % Form::kGroups), lanes, group);
+    if (lanes.first == 0) {
+      const int64_t group_bytes = Form::kRowBytes * lanes.count / Form::kGroups;
+      for (int64_t line = 0; line < group_bytes; line += 64)
+        _mm_prefetch(reinterpret_cast<const char*>(panel + g * group_bytes + kPrefetchBytes + line),
+                     _MM_HINT_T0);
     }
     const float* scales = reinterpret_cast<const float*>(x + M * kGroup);
     const float* code_sums = scales + M;
     const int* negated = reinterpret_cast<const int*>(code_sums + M);
+    const int* negated_first = negated + M;
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
-      const __m256i exact = dot<form>(quads, reinterpret_cast<const int*>(x + m * kGroup), negated[m]);
-      const __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(scales[m]));
-      sums[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(exact), both, sums[m]);
-      if constexpr (kBias) sums[m] = _mm256_fmadd_ps(bias, _mm256_set1_ps(code_sums[m]), sums[m]);
+      const int* codes = reinterpret_cast<const int*>(x + m * kGroup);
+      const __m256 input_scale = _mm256_set1_ps(scales[m]);
+      if constexpr (Form::kBits == 6) {
+        const __m256i first =
+            _mm256_add_epi32(dots<6, 0, 4>(group, codes), _mm256_set1_epi32(Form::kZero * negated_first[m]));
+        const __m256i second = _mm256_add_epi32(
+            dots<6, 4, 8>(group, codes), _mm256_set1_epi32(Form::kZero * (negated[m] - negated_first[m])));
+        sums[m] =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(first), _mm256_mul_ps(group.scale, input_scale), sums[m]);
+        sums[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(second), _mm256_mul_ps(group.second_scale, input_scale),
+                                  sums[m]);
+      } else {
+        __m256i exact = dots<Form::kBits, 0, 8>(group, codes);
+        if constexpr (Form::kZero != 0) {
+          exact = _mm256_add_epi32(exact, _mm256_set1_epi32(Form::kZero * negated[m]));
+        }
+        sums[m] =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(exact), _mm256_mul_ps(group.scale, input_scale), sums[m]);
+        if constexpr (Form::kBias)
+          sums[m] = _mm256_fmadd_ps(group.bias, _mm256_set1_ps(code_sums[m]), sums[m]);
+      }
     }
-    record += weight_step;
-    x += kInt8GroupBytes * M;
   }
 }
 
@@ -170,9 +261,9 @@ void panel_block(const byte_t* panel, int64_t groups, int lanes, const byte_t* x
   for (int first = 0; first < lanes; first += 8) {
     __m256 sums[M];
     if (lanes == 16) {
-      multiply_half<form, M, true>(panel, groups, first, 16, x, sums);
+      multiply_half<form, M, true>(panel, groups, Lanes<true>(16, first), x, sums);
     } else {
-      multiply_half<form, M, false>(panel, groups, first, lanes, x, sums);
+      multiply_half<form, M, false>(panel, groups, Lanes<false>(lanes, first), x, sums);
     }
     const __m256i mask = lane_mask(lanes - first);
     for (int m = 0; m < M; ++m) store_outputs(sums[m], n + first, mask, target, y + m * target.stride);
@@ -187,7 +278,7 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
   const auto* data = reinterpret_cast<const byte_t*>(weight.data);
   for (int64_t n = begin; n < end; n += kPanelRows) {
     const int lanes = static_cast<int>(weight.rows - n < kPanelRows ? weight.rows - n : kPanelRows);
-    const byte_t* panel = data + n * groups * record_bytes<form>(1);
+    const byte_t* panel = data + n * (groups / Codes<form>::kGroups) * Codes<form>::kRowBytes;
     const auto* x = reinterpret_cast<const byte_t*>(rows.data);
     float* y = target.y;
     int64_t left = rows.rows;
@@ -230,6 +321,10 @@ void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int6
       return multiply_codes<LinearForm::kCodes4Bias>(weight, rows, begin, end, target);
     case LinearForm::kCodes8:
       return multiply_codes<LinearForm::kCodes8>(weight, rows, begin, end, target);
+    case LinearForm::kCodes4Super:
+      return multiply_codes<LinearForm::kCodes4Super>(weight, rows, begin, end, target);
+    case LinearForm::kCodes6Super:
+      return multiply_codes<LinearForm::kCodes6Super>(weight, rows, begin, end, target);
     default:
       return;
   }

@@ -16,33 +16,10 @@
 namespace butter::cpu {
 namespace {
 
-using byte_t = unsigned char;
+#include "kernels/cpu/linear_codes_avx512_inl.h"
 
 // --- Codes
 // ---------------------------------------------------------------------------------------------------
-
-template <LinearForm form>
-struct Codes;
-template <>
-struct Codes<LinearForm::kCodes4> {
-  static constexpr int kBits = 4, kZeroShift = 3;  // zero point 8
-  static constexpr bool kBias = false;
-};
-template <>
-struct Codes<LinearForm::kCodes4Bias> {
-  static constexpr int kBits = 4, kZeroShift = -1;
-  static constexpr bool kBias = true;
-};
-template <>
-struct Codes<LinearForm::kCodes8> {
-  static constexpr int kBits = 8, kZeroShift = 7;  // zero point 128
-  static constexpr bool kBias = false;
-};
-
-template <LinearForm form>
-constexpr int64_t record_bytes(int64_t lanes) {
-  return lanes * (2 + (Codes<form>::kBias ? 2 : 0) + Codes<form>::kBits * 4);
-}
 
 // Ahead of the reader by this many bytes: what a thread reads in about the latency of memory.
 constexpr int64_t kPrefetchBytes = 4096;
@@ -53,90 +30,60 @@ inline void prefetch(const byte_t* at) {
     _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T0);
 }
 
-template <bool full>
-inline __m512 load_halves(const byte_t* at, int lanes) {
-  if constexpr (full) {
-    (void)lanes;
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-  } else {
-    const auto mask = static_cast<__mmask16>((1u << lanes) - 1);
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, at));
-  }
-}
-
-template <bool full>
-inline __m512i load_codes(const byte_t* at, int lanes) {
-  if constexpr (full) {
-    (void)lanes;
-    return _mm512_loadu_si512(at);
-  } else {
-    return _mm512_maskz_loadu_epi32(static_cast<__mmask16>((1u << lanes) - 1), at);
-  }
-}
-
-// The 8 quads of a group, as unsigned bytes: lane, column 4·quad + byte.
-template <LinearForm form, bool full>
-inline void load_quads(const byte_t* codes, int lanes, __m512i quads[8]) {
-  const int64_t step = full ? 64 : lanes * 4;
-  if constexpr (Codes<form>::kBits == 8) {
+// The dots of a group's quads [first, last) with 4 input codes each, added to `sum`.
+template <int first, int last>
+inline __m512i dots(const Group& group, const int* x, __m512i sum) {
 #pragma GCC unroll 8
-    for (int q = 0; q < 8; ++q) quads[q] = load_codes<full>(codes + q * step, lanes);
-  } else {
-    const __m512i low = _mm512_set1_epi8(15);
-#pragma GCC unroll 4
-    for (int q = 0; q < 4; ++q) {
-      const __m512i packed = load_codes<full>(codes + q * step, lanes);
-      quads[q] = _mm512_and_si512(packed, low);
-      quads[q + 4] = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low);
-    }
-  }
+  for (int q = first; q < last; ++q) sum = _mm512_dpbusd_epi32(sum, group.quads[q], _mm512_set1_epi32(x[q]));
+  return sum;
 }
 
 // One panel times M input rows.
 template <LinearForm form, int M, bool full>
-inline void multiply_panel(const byte_t* record, int64_t groups, int lanes, const byte_t* x, __m512 sums[M]) {
-  constexpr int64_t kRecord = kInt8GroupBytes * M;
-  const int64_t weight_step = full ? record_bytes<form>(16) : record_bytes<form>(lanes);
-  const int64_t code_offset = (full ? 16 : lanes) * (Codes<form>::kBias ? 4 : 2);
+inline void multiply_panel(const byte_t* panel, int64_t groups, Lanes<full> lanes, const byte_t* x,
+                           __m512 sums[M]) {
+  using Form = Codes<form>;
+  constexpr int64_t kGroupBytes = Form::kRowBytes * 16 / Form::kGroups;
+  const __m512i zero = _mm512_setzero_si512();
   __m512 total[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) total[m] = _mm512_setzero_ps();
-  for (int64_t g = 0; g < groups; ++g) {
-    const __m512 scale = load_halves<full>(record, lanes);
-    __m512 bias;
-    if constexpr (Codes<form>::kBias) bias = load_halves<full>(record + (full ? 32 : lanes * 2), lanes);
-    __m512i quads[8];
-    load_quads<form, full>(record + code_offset, lanes, quads);
-    if constexpr (full) prefetch<record_bytes<form>(16)>(record + kPrefetchBytes);
+  for (int64_t g = 0; g < groups; ++g, x += kInt8GroupBytes * M) {
+    Group group;
+    load_group<form, full>(panel + g / Form::kGroups * Form::kRowBytes * lanes.count,
+                           static_cast<int>(g % Form::kGroups), lanes, group);
+    if constexpr (full) prefetch<kGroupBytes>(panel + g * kGroupBytes + kPrefetchBytes);
     const float* scales = reinterpret_cast<const float*>(x + M * kGroup);
     const float* code_sums = scales + M;
     const int* negated = reinterpret_cast<const int*>(code_sums + M);
+    const int* negated_first = negated + M;
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
       const int* codes = reinterpret_cast<const int*>(x + m * kGroup);
-      __m512i even = _mm512_setzero_si512();
-      __m512i odd = _mm512_setzero_si512();
-      if constexpr (Codes<form>::kZeroShift > 0) {
-        even = _mm512_slli_epi32(_mm512_set1_epi32(negated[m]), Codes<form>::kZeroShift);
-      }
-      if constexpr (M < 4) {  // two chains: the dots of one row are all there is to overlap
-#pragma GCC unroll 4
-        for (int q = 0; q < 8; q += 2) {
-          even = _mm512_dpbusd_epi32(even, quads[q], _mm512_set1_epi32(codes[q]));
-          odd = _mm512_dpbusd_epi32(odd, quads[q + 1], _mm512_set1_epi32(codes[q + 1]));
-        }
-        even = _mm512_add_epi32(even, odd);
+      const __m512 input_scale = _mm512_set1_ps(scales[m]);
+      if constexpr (Form::kHalves) {
+        const __m512i first = _mm512_slli_epi32(_mm512_set1_epi32(negated_first[m]), Form::kZeroShift);
+        const __m512i second =
+            _mm512_slli_epi32(_mm512_set1_epi32(negated[m] - negated_first[m]), Form::kZeroShift);
+        total[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots<0, 4>(group, codes, first)),
+                                   _mm512_mul_ps(group.scale, input_scale), total[m]);
+        total[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots<4, 8>(group, codes, second)),
+                                   _mm512_mul_ps(group.second_scale, input_scale), total[m]);
       } else {
-#pragma GCC unroll 8
-        for (int q = 0; q < 8; ++q) even = _mm512_dpbusd_epi32(even, quads[q], _mm512_set1_epi32(codes[q]));
+        __m512i sum = zero;
+        if constexpr (Form::kZeroShift > 0)
+          sum = _mm512_slli_epi32(_mm512_set1_epi32(negated[m]), Form::kZeroShift);
+        if constexpr (M < 4) {  // two chains: the dots of one row are all there is to overlap
+          sum = _mm512_add_epi32(dots<0, 4>(group, codes, sum), dots<4, 8>(group, codes, zero));
+        } else {
+          sum = dots<0, 8>(group, codes, sum);
+        }
+        total[m] =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(group.scale, input_scale), total[m]);
+        if constexpr (Form::kBias)
+          total[m] = _mm512_fmadd_ps(group.bias, _mm512_set1_ps(code_sums[m]), total[m]);
       }
-      const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(scales[m]));
-      total[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(even), both, total[m]);
-      if constexpr (Codes<form>::kBias)
-        total[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(code_sums[m]), total[m]);
     }
-    record += weight_step;
-    x += kRecord;
   }
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) sums[m] = total[m];
@@ -157,9 +104,9 @@ void panel_block(const byte_t* panel, int64_t groups, int lanes, const byte_t* x
                  const LinearTarget& target) {
   __m512 sums[M];
   if (lanes == 16) {
-    multiply_panel<form, M, true>(panel, groups, 16, x, sums);
+    multiply_panel<form, M, true>(panel, groups, Lanes<true>(16), x, sums);
   } else {
-    multiply_panel<form, M, false>(panel, groups, lanes, x, sums);
+    multiply_panel<form, M, false>(panel, groups, Lanes<false>(lanes), x, sums);
   }
   const auto mask = static_cast<__mmask16>((1u << lanes) - 1);
   for (int m = 0; m < M; ++m) store_outputs(sums[m], n, mask, target, y + m * target.stride);
@@ -173,7 +120,7 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
   const auto* data = reinterpret_cast<const byte_t*>(weight.data);
   for (int64_t n = begin; n < end; n += kPanelRows) {
     const int lanes = static_cast<int>(weight.rows - n < kPanelRows ? weight.rows - n : kPanelRows);
-    const byte_t* panel = data + n * groups * record_bytes<form>(1);
+    const byte_t* panel = data + n * (groups / Codes<form>::kGroups) * Codes<form>::kRowBytes;
     const auto* x = reinterpret_cast<const byte_t*>(rows.data);
     float* y = target.y;
     int64_t left = rows.rows;
@@ -216,6 +163,10 @@ void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int6
       return multiply_codes<LinearForm::kCodes4Bias>(weight, rows, begin, end, target);
     case LinearForm::kCodes8:
       return multiply_codes<LinearForm::kCodes8>(weight, rows, begin, end, target);
+    case LinearForm::kCodes4Super:
+      return multiply_codes<LinearForm::kCodes4Super>(weight, rows, begin, end, target);
+    case LinearForm::kCodes6Super:
+      return multiply_codes<LinearForm::kCodes6Super>(weight, rows, begin, end, target);
     default:
       return;
   }

@@ -16,23 +16,32 @@ constexpr int64_t kPanelRows = 16;  // rows of a weight that are repacked togeth
 constexpr int64_t kGroup = 32;      // columns that share a scale
 constexpr int64_t kInt8Block = 8;   // rows of a prepared input that are interleaved
 constexpr int64_t kTileRows = 32;   // rows of a block of bf16 tiles
-constexpr int64_t kInt8GroupBytes = kGroup + 12;
+constexpr int64_t kInt8GroupBytes = kGroup + 16;
 
 enum class LinearForm : uint8_t {
-  kF32,         // rows as the file has them
-  kF16,         //
-  kBF16,        //
-  kCodes4,      // scale · (code − 8)
-  kCodes4Bias,  // scale · code + bias
-  kCodes8,      // scale · (code − 128)
+  kF32,          // rows as the file has them
+  kF16,          //
+  kBF16,         //
+  kCodes4,       // scale · (code − 8)
+  kCodes4Bias,   // scale · code + bias
+  kCodes8,       // scale · (code − 128)
+  kCodes4Super,  // (d · scale) · code − (dmin · minimum), scales and minima of 6 bits
+  kCodes6Super,  // (d · scale) · (code − 32), a scale of 8 bits for every 16 columns
 };
 
 // A weight as a kernel sees it. Float forms are row-major and may stand at any address. Coded forms are
-// panels of 16 rows (the last may have fewer), each a record for every group of 32 columns:
+// panels of 16 rows (the last may have fewer), each a record for every 32 columns, or every 256 in the super
+// forms:
 //
-//   record = scale:fp16[L] | bias:fp16[L]  (kCodes4Bias) | codes
-//   4 bits: [4 quads][L][4 bytes]  byte b of quad q: low nibble column 4q + b, high nibble column 16 + 4q + b
-//   8 bits: [8 quads][L][4 bytes]  byte b of quad q: column 4q + b, as code + 128
+//   kCodes4, kCodes8   scale:fp16[L] | codes
+//   kCodes4Bias        scale:fp16[L] | bias:fp16[L] | codes
+//   kCodes4Super       d:fp16[L] | dmin:fp16[L] | packed[12][L] | codes[4 runs][8 quads][L][4]
+//   kCodes6Super       d:fp16[L] | scales:int8[16][L] | low[4 runs][8 quads][L][4] | high[2][8 quads][L][4]
+//
+//   4 bits: codes[4 quads][L][4]  byte b of quad q: low nibble column 4q + b, high nibble column 16 + 4q + b
+//   8 bits: codes[8 quads][L][4]  byte b of quad q: column 4q + b, as code + 128
+//   super: byte b of quad q stands for byte 4q + b of the file's run of 32; core/dequantise.cc says what is
+//   in it
 //
 // L is the panel's number of rows: the tail panel takes no more than its rows need.
 struct LinearMatrix {
@@ -53,6 +62,7 @@ struct FloatRows {
 // for every group of 32 columns, which are read in turn:
 //
 //   record = codes:int8[M][32] | scale:f32[M] | scale·sum of codes:f32[M] | −sum of codes:int32[M]
+//            | −sum of the first 16 codes:int32[M]
 struct Int8Rows {
   const std::byte* data = nullptr;
   int64_t rows = 0;

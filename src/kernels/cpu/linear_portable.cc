@@ -19,79 +19,143 @@ T load(const void* at) {
 // ---------------------------------------------------------------------------------------------------
 
 struct CodeShape {
-  int bits;
-  int zero;  // the code that stands for 0
+  int groups;  // of 32 columns in a record
+  int row_bytes;
   bool bias;
 };
 
 constexpr CodeShape shape_of(LinearForm form) {
-  if (form == LinearForm::kCodes4) return {4, 8, false};
-  if (form == LinearForm::kCodes4Bias) return {4, 0, true};
-  return {8, 128, false};
+  switch (form) {
+    case LinearForm::kCodes4:
+      return {1, 18, false};
+    case LinearForm::kCodes4Bias:
+      return {1, 20, true};
+    case LinearForm::kCodes4Super:
+      return {8, 144, true};
+    case LinearForm::kCodes6Super:
+      return {8, 210, false};
+    default:
+      return {1, 34, false};
+  }
 }
 
-// The record of one group, unpacked: [column][lane], so that the lanes of a column are neighbours.
+// One group of a panel, unpacked: [column][lane], so that the lanes of a column are neighbours. Codes are
+// less their zero point; each half of the columns has a scale.
 struct Group {
   int16_t codes[kGroup][kPanelRows];
-  float scale[kPanelRows];
+  float scale[2][kPanelRows];
   float bias[kPanelRows];
 };
 
-template <LinearForm form>
-void unpack(const uint8_t* record, int lanes, Group& group) {
-  constexpr CodeShape kShape = shape_of(form);
-  for (int i = 0; i < lanes; ++i) group.scale[i] = fp16_to_float(load<uint16_t>(record + 2 * i));
-  record += 2 * lanes;
-  if constexpr (kShape.bias) {
-    for (int i = 0; i < lanes; ++i) group.bias[i] = fp16_to_float(load<uint16_t>(record + 2 * i));
-    record += 2 * lanes;
-  }
-  for (int q = 0; q < kShape.bits; ++q) {
+void unpack_4(const uint8_t* codes, int lanes, int zero, Group& group) {
+  for (int q = 0; q < 4; ++q) {
     for (int i = 0; i < lanes; ++i) {
-      for (int b = 0; b < 4; ++b, ++record) {
-        if constexpr (kShape.bits == 8) {
-          group.codes[4 * q + b][i] = static_cast<int16_t>(*record - kShape.zero);
-        } else {
-          group.codes[4 * q + b][i] = static_cast<int16_t>((*record & 15) - kShape.zero);
-          group.codes[16 + 4 * q + b][i] = static_cast<int16_t>((*record >> 4) - kShape.zero);
-        }
+      for (int b = 0; b < 4; ++b, ++codes) {
+        group.codes[4 * q + b][i] = static_cast<int16_t>((*codes & 15) - zero);
+        group.codes[16 + 4 * q + b][i] = static_cast<int16_t>((*codes >> 4) - zero);
+      }
+    }
+  }
+}
+
+void unpack_8(const uint8_t* codes, int lanes, Group& group) {
+  for (int q = 0; q < 8; ++q) {
+    for (int i = 0; i < lanes; ++i) {
+      for (int b = 0; b < 4; ++b, ++codes) group.codes[4 * q + b][i] = static_cast<int16_t>(*codes - 128);
+    }
+  }
+}
+
+// Scales and minima of sub-block j: core/dequantise.cc has the bits.
+void unpack_4_super(const uint8_t* record, int j, int lanes, Group& group) {
+  const uint8_t* packed = record + 4 * lanes;
+  for (int i = 0; i < lanes; ++i) {
+    const auto plane = [&](int at) { return static_cast<int>(packed[at * lanes + i]); };
+    const int scale = j < 4 ? plane(j) & 63 : (plane(j + 4) & 15) | (plane(j - 4) >> 6) << 4;
+    const int minimum = j < 4 ? plane(j + 4) & 63 : (plane(j + 4) >> 4) | (plane(j) >> 6) << 4;
+    group.scale[0][i] *= static_cast<float>(scale);
+    group.scale[1][i] = group.scale[0][i];
+    group.bias[i] *= -static_cast<float>(minimum);
+  }
+  const uint8_t* codes = record + (16 + j / 2 * 32) * lanes;
+  for (int q = 0; q < 8; ++q) {
+    for (int i = 0; i < lanes; ++i) {
+      for (int b = 0; b < 4; ++b, ++codes)
+        group.codes[4 * q + b][i] = static_cast<int16_t>(*codes >> (j % 2 * 4) & 15);
+    }
+  }
+}
+
+void unpack_6_super(const uint8_t* record, int j, int lanes, Group& group) {
+  const uint8_t* scales = record + (2 + 2 * j) * lanes;
+  for (int i = 0; i < lanes; ++i) {
+    const float unit = group.scale[0][i];
+    group.scale[0][i] = unit * static_cast<float>(static_cast<int8_t>(scales[i]));
+    group.scale[1][i] = unit * static_cast<float>(static_cast<int8_t>(scales[lanes + i]));
+  }
+  const int half = j / 4, run = j % 4;
+  const uint8_t* bottom = record + (18 + (half * 2 + run % 2) * 32) * lanes;
+  const uint8_t* top = record + (18 + 128 + half * 32) * lanes;
+  for (int q = 0; q < 8; ++q) {
+    for (int i = 0; i < lanes; ++i) {
+      for (int b = 0; b < 4; ++b, ++bottom, ++top) {
+        const int code = (*bottom >> (run / 2 * 4) & 15) | (*top >> (run * 2) & 3) << 4;
+        group.codes[4 * q + b][i] = static_cast<int16_t>(code - 32);
       }
     }
   }
 }
 
 template <LinearForm form>
+void unpack(const uint8_t* record, int j, int lanes, Group& group) {
+  constexpr bool kBias = shape_of(form).bias;
+  for (int i = 0; i < lanes; ++i) {
+    group.scale[0][i] = group.scale[1][i] = fp16_to_float(load<uint16_t>(record + 2 * i));
+    if constexpr (kBias) group.bias[i] = fp16_to_float(load<uint16_t>(record + 2 * (lanes + i)));
+  }
+  const uint8_t* codes = record + (kBias ? 4 : 2) * lanes;
+  if constexpr (form == LinearForm::kCodes4) unpack_4(codes, lanes, 8, group);
+  if constexpr (form == LinearForm::kCodes4Bias) unpack_4(codes, lanes, 0, group);
+  if constexpr (form == LinearForm::kCodes8) unpack_8(codes, lanes, group);
+  if constexpr (form == LinearForm::kCodes4Super) unpack_4_super(record, j, lanes, group);
+  if constexpr (form == LinearForm::kCodes6Super) unpack_6_super(record, j, lanes, group);
+}
+
+// What one group adds to the 16 sums of input row m of a block.
+void add_group(const Group& group, const uint8_t* x, int64_t block, int64_t m, bool bias, float* sums) {
+  const auto* codes = reinterpret_cast<const int8_t*>(x + m * kGroup);
+  const auto scale = load<float>(x + block * kGroup + 4 * m);
+  const auto code_sum = load<float>(x + block * (kGroup + 4) + 4 * m);
+  for (int half = 0; half < 2; ++half) {
+    int dots[kPanelRows] = {};
+    for (int k = half * 16; k < half * 16 + 16; ++k) {
+      const int code = codes[k];
+      for (int i = 0; i < kPanelRows; ++i) dots[i] += code * group.codes[k][i];
+    }
+    for (int i = 0; i < kPanelRows; ++i)
+      sums[i] += static_cast<float>(dots[i]) * (group.scale[half][i] * scale);
+  }
+  for (int i = 0; bias && i < kPanelRows; ++i) sums[i] += group.bias[i] * code_sum;
+}
+
+template <LinearForm form>
 void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int64_t end,
                     const LinearTarget& target) {
   constexpr CodeShape kShape = shape_of(form);
-  constexpr int64_t kRowRecord = 2 + (kShape.bias ? 2 : 0) + kShape.bits * 4;
   const int64_t groups = weight.columns / kGroup;
   Group group = {};
   for (int64_t n = begin; n < end; n += kPanelRows) {
     const int lanes = static_cast<int>(weight.rows - n < kPanelRows ? weight.rows - n : kPanelRows);
-    const auto* panel = reinterpret_cast<const uint8_t*>(weight.data) + n * groups * kRowRecord;
+    const auto* panel =
+        reinterpret_cast<const uint8_t*>(weight.data) + n * (groups / kShape.groups) * kShape.row_bytes;
     const auto* x = reinterpret_cast<const uint8_t*>(rows.data);
-    int64_t done = 0;
-    while (done < rows.rows) {
-      const int64_t left = rows.rows - done;
-      const int64_t block = left < kInt8Block ? left : kInt8Block;
+    for (int64_t done = 0; done < rows.rows; done += kInt8Block) {
+      const int64_t block = rows.rows - done < kInt8Block ? rows.rows - done : kInt8Block;
       float sums[kInt8Block][kPanelRows] = {};
       for (int64_t g = 0; g < groups; ++g, x += block * kInt8GroupBytes) {
-        unpack<form>(panel + g * lanes * kRowRecord, lanes, group);
-        for (int64_t m = 0; m < block; ++m) {
-          const auto* codes = reinterpret_cast<const int8_t*>(x + m * kGroup);
-          const float scale = load<float>(x + block * kGroup + 4 * m);
-          const float code_sum = load<float>(x + block * (kGroup + 4) + 4 * m);
-          int dots[kPanelRows] = {};
-          for (int k = 0; k < kGroup; ++k) {
-            const int code = codes[k];
-            for (int i = 0; i < kPanelRows; ++i) dots[i] += code * group.codes[k][i];
-          }
-          for (int i = 0; i < kPanelRows; ++i) {
-            sums[m][i] += static_cast<float>(dots[i]) * (group.scale[i] * scale);
-            if constexpr (kShape.bias) sums[m][i] += group.bias[i] * code_sum;
-          }
-        }
+        unpack<form>(panel + g / kShape.groups * kShape.row_bytes * lanes,
+                     static_cast<int>(g % kShape.groups), lanes, group);
+        for (int64_t m = 0; m < block; ++m) add_group(group, x, block, m, kShape.bias, sums[m]);
       }
       for (int64_t m = 0; m < block; ++m) {
         float* y = target.y + (done + m) * target.stride + n;
@@ -100,7 +164,6 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
           y[i] = target.accumulate ? y[i] + target.multiplier * sum : sum;
         }
       }
-      done += block;
     }
   }
 }
@@ -114,6 +177,10 @@ void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int6
       return multiply_codes<LinearForm::kCodes4Bias>(weight, rows, begin, end, target);
     case LinearForm::kCodes8:
       return multiply_codes<LinearForm::kCodes8>(weight, rows, begin, end, target);
+    case LinearForm::kCodes4Super:
+      return multiply_codes<LinearForm::kCodes4Super>(weight, rows, begin, end, target);
+    case LinearForm::kCodes6Super:
+      return multiply_codes<LinearForm::kCodes6Super>(weight, rows, begin, end, target);
     default:
       return;
   }

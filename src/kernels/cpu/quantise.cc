@@ -38,18 +38,20 @@ HWY_ATTR GroupScale scale_of(const float* x) {
   return {max / 127.0f + hn::GetLane(hn::SumOfLanes(d, poison)), inverse};
 }
 
-// Returns the sum of the codes.
-HWY_ATTR int codes_of(const float* x, float inverse, int8_t* codes) {
+// Of 16 columns. Returns the sum of the codes.
+HWY_ATTR int half_codes_of(const float* x, float inverse, int8_t* codes) {
   const hn::CappedTag<float, 16> d;
   const hn::Rebind<int32_t, decltype(d)> d32;
   const hn::Rebind<int16_t, decltype(d)> d16;
   const hn::Rebind<int8_t, decltype(d)> d8;
   const auto factor = hn::Set(d, inverse);
   auto sum = hn::Zero(d32);
-  for (int i = 0; i < kColumns; i += static_cast<int>(hn::Lanes(d))) {
-    const auto code = hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), factor));
-    sum = hn::Add(sum, code);
+  for (int i = 0; i < kColumns / 2; i += static_cast<int>(hn::Lanes(d))) {
+    // What is not finite may have become any integer.
+    const auto rounded = hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), factor));
+    const auto code = hn::Min(hn::Max(rounded, hn::Set(d32, -127)), hn::Set(d32, 127));
     hn::StoreU(hn::DemoteTo(d8, hn::DemoteTo(d16, code)), d8, codes + i);
+    sum = hn::Add(sum, code);
   }
   return hn::GetLane(hn::SumOfLanes(d32, sum));
 }
@@ -58,13 +60,17 @@ HWY_ATTR void quantise(const float* x, int64_t groups, const Int8RowPlace& place
   std::byte* record = place.records;
   for (int64_t g = 0; g < groups; ++g, x += kColumns, record += place.record_bytes) {
     const GroupScale group = scale_of(x);
-    const int sum = codes_of(x, group.inverse, reinterpret_cast<int8_t*>(record + place.index * kColumns));
+    auto* codes = reinterpret_cast<int8_t*>(record + place.index * kColumns);
+    const int first = half_codes_of(x, group.inverse, codes);
+    const int sum = first + half_codes_of(x + kColumns / 2, group.inverse, codes + kColumns / 2);
     const float scaled_sum = group.scale * static_cast<float>(sum);
-    const int negated = static_cast<int>(0u - static_cast<uint32_t>(sum));
+    const int negated = -sum;
+    const int negated_first = -first;
     std::byte* tail = record + place.block * kColumns + place.index * 4;
     std::memcpy(tail, &group.scale, 4);
     std::memcpy(tail + place.block * 4, &scaled_sum, 4);
     std::memcpy(tail + place.block * 8, &negated, 4);
+    std::memcpy(tail + place.block * 12, &negated_first, 4);
   }
 }
 
