@@ -59,8 +59,8 @@ class Sequence {
   int64_t max_context() const;
   // Every layer has a window: positions grow for ever.
   bool unbounded() const;
-  // Goes back to position n or the nearest below it that can be reached, and returns that; the caller feeds the
-  // tokens from there on again.
+  // Goes back to position n or the nearest below it that can be reached, and returns that; the caller feeds
+  // the tokens from there on again.
   Result<int64_t> truncate(int64_t n);
   // A second sequence with the same past. Full pages are shared, not copied.
   Result<Sequence> fork() const;
@@ -101,8 +101,8 @@ class Engine {
   Result<CachePlan> plan_caches(const SequenceOptions& options = {}) const;
 
   // Feeds tokens and returns the logits [vocabulary] after the last one; valid until the engine's next step.
-  // Nothing is computed if an id is out of range or the context would be exceeded. A step that fails leaves the
-  // sequence at the last prefill step that succeeded.
+  // Nothing is computed if an id is out of range or the context would be exceeded. A step that fails leaves
+  // the sequence at the last prefill step that succeeded.
   Result<std::span<const float>> forward(Sequence& sequence, std::span<const int32_t> tokens);
   // The same for every token fed: calls on_logits(index of the token, logits) in order.
   Status forward_all(Sequence& sequence, std::span<const int32_t> tokens,
@@ -112,8 +112,8 @@ class Engine {
   // One step of several sequences, at most 15 tokens in all; logits [items][vocabulary], of the last token of
   // each. A sequence gets the same bits as it would alone.
   Result<std::span<const float>> forward_batch(std::span<const BatchItem> items);
-  // Brings a sequence to `position` (a multiple of 64 beyond its own) by copying its full pages again and again,
-  // for benchmarks: quick, every page owns its bytes, and the answer has no meaning.
+  // Brings a sequence to `position` (a multiple of 64 beyond its own) by copying its full pages again and
+  // again, for benchmarks: quick, every page owns its bytes, and the answer has no meaning.
   Status fill_by_repeating(Sequence& sequence, int64_t position);
   // forward() with a record of what every op left.
   Result<std::vector<TraceRow>> trace(Sequence& sequence, std::span<const int32_t> tokens);

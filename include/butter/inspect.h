@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -60,7 +60,7 @@ struct ModelDescription {
 Result<ModelDescription> inspect_model(const std::string& model);
 
 // The tokenizer alone; nothing where the checkpoint has none.
-Result<std::optional<Tokenizer>> load_model_tokenizer(const std::string& model);
+Result<std::unique_ptr<const Tokenizer>> load_model_tokenizer(const std::string& model);
 
 // The cache plan of a sequence, as an engine on `device` would make it. May go past the advertised length.
 Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& options, int prefill_rows = 512,
@@ -73,7 +73,7 @@ std::vector<std::string> cache_format_names();
 struct BuildInfo {
   std::string version;
   std::string compiler;
-  std::string isa;               // in use: BUTTER_ISA or the best there is
+  std::string isa;                // in use: BUTTER_ISA or the best there is
   std::vector<std::string> isas;  // that this CPU has
   std::string cpu;
   int usable_cpus = 1;

@@ -1,8 +1,8 @@
 // Sampler: chooses the next token from logits, by SamplingOptions.
 //
 // Order: repetition penalty, temperature, top-k, top-p, min-p, then one draw. Greedy at temperature 0; equal
-// logits go to the lowest id. The draws depend on the seed alone, so a text is the same on every thread count.
-// One sampler serves one sequence; not thread-safe.
+// logits go to the lowest id. The draws depend on the seed alone, so a text is the same on every thread
+// count. One sampler serves one sequence; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class Sampler {
 
   SamplingOptions options_;
   uint64_t state_;
-  std::vector<int32_t> seen_;        // ids observed, in order of first appearance
-  std::vector<bool> is_seen_;        // by id
+  std::vector<int32_t> seen_;  // ids observed, in order of first appearance
+  std::vector<bool> is_seen_;  // by id
   std::vector<Candidate> candidates_;
 };
 

@@ -1,7 +1,7 @@
 // Session: one client's conversation: renders messages, keeps the cache between turns, streams the answer.
 //
-// A turn feeds only what the cache does not hold yet: the tokens in common with the turns before are kept, the
-// rest is truncated away. A Session belongs to one caller and must not outlive its engine.
+// A turn feeds only what the cache does not hold yet: the tokens in common with the turns before are kept,
+// the rest is truncated away. A Session belongs to one caller and must not outlive its engine.
 #pragma once
 
 #include <atomic>
@@ -59,11 +59,14 @@ class Session {
   ~Session();
 
   // Continues the conversation: `messages` is all of it, by the model's chat template.
-  Result<GenerateResult> chat(const std::vector<Message>& messages, const GenerateOptions& options, const TextFn& on_text);
+  Result<GenerateResult> chat(const std::vector<Message>& messages, const GenerateOptions& options,
+                              const TextFn& on_text);
   // Plain completion of a text.
-  Result<GenerateResult> complete(std::string_view text, const GenerateOptions& options, const TextFn& on_text);
+  Result<GenerateResult> complete(std::string_view text, const GenerateOptions& options,
+                                  const TextFn& on_text);
   // Completion of token ids; works without a tokenizer (then no text comes).
-  Result<GenerateResult> complete(const std::vector<int32_t>& ids, const GenerateOptions& options, const TextFn& on_text);
+  Result<GenerateResult> complete(const std::vector<int32_t>& ids, const GenerateOptions& options,
+                                  const TextFn& on_text);
 
   // The tokens of a chat prompt: content is text, special tokens in it are not parsed.
   Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages) const;

@@ -7,25 +7,28 @@ namespace {
 
 Status check_options(const CacheOptions& options) {
   if (options.max_context < 1) {
-    return fail(StatusCode::kInvalidArgument, "--max-context is {}; at least 1 is expected", options.max_context);
+    return fail(StatusCode::kInvalidArgument, "--max-context is {}; at least 1 is expected",
+                options.max_context);
   }
   const Window& window = options.window;
   if (window.max_size < 0 || window.keep < 0) {
-    return fail(StatusCode::kInvalidArgument, "--kv-window-size is {} and --kv-window-keep {}; neither may be negative",
-                window.max_size, window.keep);
+    return fail(StatusCode::kInvalidArgument,
+                "--kv-window-size is {} and --kv-window-keep {}; neither may be negative", window.max_size,
+                window.keep);
   }
   if (window.max_size > 0 && window.max_size <= window.keep) {
     return fail(StatusCode::kInvalidArgument,
-                "--kv-window-size is {}; more than --kv-window-keep, which is {}, is expected", window.max_size,
-                window.keep);
+                "--kv-window-size is {}; more than --kv-window-keep, which is {}, is expected",
+                window.max_size, window.keep);
   }
   return {};
 }
 
 Status check_dim(const RowFormat& format, int dim, int layer) {
   if (format.takes_dim(dim)) return {};
-  return fail(StatusCode::kUnsupported, "layer {} has heads of {} values, which the cache format {} cannot store", layer,
-              dim, format.name);
+  return fail(StatusCode::kUnsupported,
+              "layer {} has heads of {} values, which the cache format {} cannot store", layer, dim,
+              format.name);
 }
 
 }  // namespace
@@ -41,17 +44,25 @@ int64_t first_live_page(const Window& window, int64_t position) {
 
 LayerMemory layer_memory(const WindowClass& window_class, size_t index, int64_t rows, int64_t bytes) {
   const KvLayerShape& shape = window_class.layers[index];
-  return {shape.layer, shape.kv_heads, shape.key_dim, shape.value_dim, window_class.window.max_size,
-          window_class.window.keep, rows, bytes};
+  return {shape.layer,
+          shape.kv_heads,
+          shape.key_dim,
+          shape.value_dim,
+          window_class.window.max_size,
+          window_class.window.keep,
+          rows,
+          bytes};
 }
 
 int64_t layer_block_bytes(const BlockLayout& block, size_t layer) {
   const int64_t begin = block.layers[layer].heads.front().key;
-  const int64_t end = layer + 1 < block.layers.size() ? block.layers[layer + 1].heads.front().key : block.bytes;
+  const int64_t end =
+      layer + 1 < block.layers.size() ? block.layers[layer + 1].heads.front().key : block.bytes;
   return end - begin;
 }
 
-Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& model, const CacheOptions& options) {
+Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& model,
+                                                             const CacheOptions& options) {
   BUTTER_TRY(check_options(options));
   for (const KvLayerShape& shape : model.kv_layers) {
     BUTTER_TRY(check_dim(*options.scheme.key, shape.key_dim, shape.layer));
@@ -68,7 +79,8 @@ Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& m
     }
     window_class.sealed = sealed_layout(window_class.layers, options.scheme);
     window_class.raw = raw_layout(window_class.layers, options.scheme.raw, kPageRows);
-    if (options.scheme.seals()) window_class.pinned = raw_layout(window_class.layers, options.scheme.raw, kPinnedRows);
+    if (options.scheme.seals())
+      window_class.pinned = raw_layout(window_class.layers, options.scheme.raw, kPinnedRows);
     layout->classes.push_back(std::move(window_class));
   }
   return std::shared_ptr<const CacheLayout>(std::move(layout));

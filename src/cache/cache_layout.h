@@ -16,9 +16,9 @@
 namespace butter {
 
 struct CacheModel {
-  int layers = 0;                           // of the model, with a cache or without
-  std::vector<KvLayerShape> kv_layers;      // those with a KV cache, in order
-  std::vector<Window> window_classes;       // the model's distinct windows
+  int layers = 0;                       // of the model, with a cache or without
+  std::vector<KvLayerShape> kv_layers;  // those with a KV cache, in order
+  std::vector<Window> window_classes;   // the model's distinct windows
 };
 
 // The options of one sequence's cache.
@@ -46,13 +46,13 @@ struct CacheLayout {
   bool seals() const { return options.scheme.seals(); }
 };
 
-// Pages that a window never lets go of: those with kept positions. In schemes that seal, the pinned rows stand
-// in for them as long as keep is no more than they are.
+// Pages that a window never lets go of: those with kept positions. In schemes that seal, the pinned rows
+// stand in for them as long as keep is no more than they are.
 int64_t kept_pages(const Window& window, bool seals);
 
-// First page whose rows a query at `position`, or at any position since its page began, can still see (kept pages
-// aside). Counting from the page's start makes going back within the open page always possible, and costs no
-// page at the peak.
+// First page whose rows a query at `position`, or at any position since its page began, can still see (kept
+// pages aside). Counting from the page's start makes going back within the open page always possible, and
+// costs no page at the peak.
 int64_t first_live_page(const Window& window, int64_t position);
 
 // What reports say of one layer of a class that holds so many rows and bytes.
@@ -61,8 +61,9 @@ LayerMemory layer_memory(const WindowClass& window_class, size_t index, int64_t 
 // Bytes of one layer's part of a block.
 int64_t layer_block_bytes(const BlockLayout& block, size_t layer);
 
-// Refuses options that cannot be served: max_context < 1, a negative window, window <= keep, a head width that
-// the format does not take.
-Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& model, const CacheOptions& options);
+// Refuses options that cannot be served: max_context < 1, a negative window, window <= keep, a head width
+// that the format does not take.
+Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& model,
+                                                             const CacheOptions& options);
 
 }  // namespace butter

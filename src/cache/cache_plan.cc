@@ -9,14 +9,16 @@ namespace butter {
 namespace {
 
 struct PageCounts {
-  int64_t sealed = 0;   // at max_context
+  int64_t sealed = 0;  // at max_context
   int64_t open = 0;
   int64_t prefill = 0;  // sealed pages more, at the worst moment
   int64_t prefill_open = 0;
 };
 
 // Pages of the recent part, from the window's first live page up to the page that holds the query.
-int64_t recent_pages(const Window& window) { return (window.max_size - window.keep - 1 + kPageRows - 1) / kPageRows; }
+int64_t recent_pages(const Window& window) {
+  return (window.max_size - window.keep - 1 + kPageRows - 1) / kPageRows;
+}
 
 // Sealed pages that are held when `pages` have been written in all.
 int64_t held_pages(const Window& window, int64_t pages, bool seals) {
@@ -31,12 +33,13 @@ PageCounts count_pages(const Window& window, const CacheOptions& options) {
   PageCounts counts;
   counts.sealed = held_pages(window, full, seals);
   counts.open = seals || context % kPageRows != 0 ? 1 : 0;
-  // At the worst a step finds the pages of a whole window and adds those that its own rows touch: in raw schemes
-  // two where a few rows stand on both sides of a page boundary.
+  // At the worst a step finds the pages of a whole window and adds those that its own rows touch: in raw
+  // schemes two where a few rows stand on both sides of a page boundary.
   const int64_t rows = std::min<int64_t>(std::max(options.prefill_rows, 1), context);
   const int64_t step_pages = seals || rows == 1 ? pages_for(rows) : std::max<int64_t>(pages_for(rows), 2);
   const int64_t all = seals ? full : pages_for(context);
-  const int64_t peak = window.none() ? all : std::min(all, kept_pages(window, seals) + recent_pages(window) + step_pages);
+  const int64_t peak =
+      window.none() ? all : std::min(all, kept_pages(window, seals) + recent_pages(window) + step_pages);
   counts.prefill = peak - counts.sealed - (seals ? 0 : counts.open);
   counts.prefill_open = seals && rows > 1 && context > kPageRows ? 1 : 0;
   return counts;
@@ -58,7 +61,8 @@ Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& optio
     plan.sealed_bytes += counts.sealed * window_class.sealed.bytes;
     plan.open_bytes += counts.open * open.bytes;
     plan.pinned_bytes += window_class.pinned.bytes;
-    plan.prefill_bytes += counts.prefill * window_class.sealed.bytes + counts.prefill_open * window_class.raw.bytes;
+    plan.prefill_bytes +=
+        counts.prefill * window_class.sealed.bytes + counts.prefill_open * window_class.raw.bytes;
     sealed_page += window_class.sealed.bytes;
     raw_page += window_class.raw.bytes;
     if (window_class.window.none()) plan.bytes_per_token += window_class.sealed.bytes / kPageRows;

@@ -1,7 +1,7 @@
 // Scheme strings: "raw", "k=raw,v=raw": which row format keys and values are sealed into.
 //
-// One parsed type (KvScheme, kernels/kv_layout.h), one parser and one printer; a name that does not exist is an
-// error that lists those that do.
+// One parsed type (KvScheme, kernels/kv_layout.h), one parser and one printer; a name that does not exist is
+// an error that lists those that do.
 #pragma once
 
 #include <string>

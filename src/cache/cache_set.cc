@@ -16,10 +16,11 @@ struct CacheSet::ClassPagesOwned {
   HeldPage pinned;  // schemes that seal, from the first step on
 
   // Of the step that was begun.
-  std::vector<HeldPage> leased;  // sealed pages to come, from page table.end() on, then in raw schemes the new open page
-  HeldPage next_open;            // in schemes that seal: where a chunk's last page goes while the first one is read
-  bool opened = false;           // it leased the open block, too
-  bool pinned_leased = false;    // and the pinned rows
+  std::vector<HeldPage>
+      leased;  // sealed pages to come, from page table.end() on, then in raw schemes the new open page
+  HeldPage next_open;   // in schemes that seal: where a chunk's last page goes while the first one is read
+  bool opened = false;  // it leased the open block, too
+  bool pinned_leased = false;  // and the pinned rows
 
   // What the view's spans point at.
   std::vector<std::byte*> kept_bases;
@@ -29,7 +30,9 @@ struct CacheSet::ClassPagesOwned {
 
 namespace {
 
-bool starts_page(int64_t position) { return position % kPageRows == 0; }
+bool starts_page(int64_t position) {
+  return position % kPageRows == 0;
+}
 
 }  // namespace
 
@@ -114,7 +117,8 @@ Status CacheSet::begin_class_step(size_t index, int rows) {
     BUTTER_ASSIGN(pages.open, lease(window_class.raw.bytes));
     pages.opened = true;
   }
-  // Sealed pages to be: in raw schemes the rows go straight to them, and the open page is one of them already.
+  // Sealed pages to be: in raw schemes the rows go straight to them, and the open page is one of them
+  // already.
   const int64_t lease_from = !seals && has_open_rows ? first_page + 1 : first_page;
   const int64_t lease_end = seals ? full_end : last_page + 1;
   for (int64_t page = lease_from; page < lease_end; ++page) {
@@ -223,8 +227,10 @@ int64_t CacheSet::reachable(int64_t target) const {
   for (size_t index = 0; index < classes_.size(); ++index) {
     const PageTable& table = classes_[index].table;
     if (layout_->classes[index].layers.empty() || page_of(target) <= table.kept_end()) continue;
-    const int64_t needed = std::max(first_live_page(layout_->classes[index].window, target), table.kept_end());
-    if (needed < page_of(target) && needed < table.recent_begin()) return reachable(table.kept_end() * kPageRows);
+    const int64_t needed =
+        std::max(first_live_page(layout_->classes[index].window, target), table.kept_end());
+    if (needed < page_of(target) && needed < table.recent_begin())
+      return reachable(table.kept_end() * kPageRows);
   }
   return target;
 }
@@ -232,7 +238,8 @@ int64_t CacheSet::reachable(int64_t target) const {
 Result<int64_t> CacheSet::truncate(int64_t n, uint64_t fence) {
   BUTTER_CHECK(step_rows_ == 0);
   if (n < 0 || n > position_) {
-    return fail(StatusCode::kInvalidArgument, "cannot truncate to position {}: the sequence has {}", n, position_);
+    return fail(StatusCode::kInvalidArgument, "cannot truncate to position {}: the sequence has {}", n,
+                position_);
   }
   if (n == position_) return n;
   const bool in_open_page = page_of(n) == page_of(position_);
@@ -280,8 +287,8 @@ Result<CacheSet> CacheSet::fork() const {
 Status CacheSet::repeat_pages_to(int64_t position, uint64_t fence) {
   if (position_ == 0 || !starts_page(position_) || !starts_page(position) || position < position_) {
     return fail(StatusCode::kInvalidArgument,
-                "cannot repeat pages from position {} to {}: both must be multiples of {}, the first above 0", position_,
-                position, kPageRows);
+                "cannot repeat pages from position {} to {}: both must be multiples of {}, the first above 0",
+                position_, position, kPageRows);
   }
   for (; position_ < position; position_ += kPageRows) {
     for (size_t index = 0; index < classes_.size(); ++index) {
@@ -302,8 +309,8 @@ Status CacheSet::repeat_pages_to(int64_t position, uint64_t fence) {
   return {};
 }
 
-// A copy of one of a class's pages: page n takes after the page that stood n mod (pages at the start) places from the
-// oldest.
+// A copy of one of a class's pages: page n takes after the page that stood n mod (pages at the start) places
+// from the oldest.
 Status CacheSet::lease_repeated_page(size_t index) {
   const WindowClass& window_class = layout_->classes[index];
   const PageTable& table = classes_[index].table;
@@ -348,7 +355,8 @@ std::vector<LayerMemory> CacheSet::layer_caches() const {
   return layers;
 }
 
-Result<CacheSet> make_layer_caches(const CacheModel& model, const CacheOptions& options, std::shared_ptr<PagePool> pool) {
+Result<CacheSet> make_layer_caches(const CacheModel& model, const CacheOptions& options,
+                                   std::shared_ptr<PagePool> pool) {
   BUTTER_ASSIGN(auto layout, make_cache_layout(model, options));
   return CacheSet(std::move(layout), std::move(pool));
 }

@@ -75,7 +75,9 @@ class CacheSet {
   std::vector<ClassPages> step_views_;
 };
 
-// A sequence's cache for a model: refuses options that cannot be served (make_cache_layout), leases nothing yet.
-Result<CacheSet> make_layer_caches(const CacheModel& model, const CacheOptions& options, std::shared_ptr<PagePool> pool);
+// A sequence's cache for a model: refuses options that cannot be served (make_cache_layout), leases nothing
+// yet.
+Result<CacheSet> make_layer_caches(const CacheModel& model, const CacheOptions& options,
+                                   std::shared_ptr<PagePool> pool);
 
 }  // namespace butter

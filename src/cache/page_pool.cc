@@ -12,14 +12,19 @@ struct PagePool::Slab {
   std::vector<std::byte*> free_blocks;
   int64_t blocks = 0;
 
+  // What counts: the tail behind the last block is never touched.
+  int64_t bytes() const { return blocks * block_bytes; }
   bool empty() const { return static_cast<int64_t>(free_blocks.size()) == blocks; }
 };
 
-PagePool::PagePool(int64_t budget_bytes, Hooks hooks) : budget_bytes_(budget_bytes), hooks_(std::move(hooks)) {}
+PagePool::PagePool(int64_t budget_bytes, Hooks hooks)
+    : budget_bytes_(budget_bytes), hooks_(std::move(hooks)) {}
 
 PagePool::~PagePool() = default;
 
-int64_t PagePool::blocks_per_slab(int64_t block_bytes) { return std::max<int64_t>(1, kSlabBytes / 4 / block_bytes * 4); }
+int64_t PagePool::blocks_per_slab(int64_t block_bytes) {
+  return block_bytes > kSlabBytes / 4 ? 1 : kSlabBytes / block_bytes;
+}
 
 int64_t PagePool::slab_size(int64_t block_bytes) {
   return blocks_per_slab(block_bytes) == 1 ? block_bytes : kSlabBytes;
@@ -41,18 +46,22 @@ Result<PagePool::Slab*> PagePool::slab_with_room(int64_t block_bytes) {
   for (auto slab = slabs.rbegin(); slab != slabs.rend(); ++slab) {
     if (!(*slab)->free_blocks.empty()) return slab->get();
   }
-  const int64_t bytes = slab_size(block_bytes);
-  if (bytes > budget_bytes_ - slab_bytes_) {
+  // The last slab of a budget is as large as what is left, so that a budget of so many blocks holds so many.
+  const int64_t left = budget_bytes_ - slab_bytes_;
+  const int64_t blocks = std::min(blocks_per_slab(block_bytes), left / block_bytes);
+  if (blocks < 1) {
     return fail(StatusCode::kOutOfMemory,
-                "the cache budget is {} bytes; {} are in use and a page of {} bytes does not fit", budget_bytes_,
-                slab_bytes_, block_bytes);
+                "the cache budget is {} bytes; {} are in use and a page of {} bytes does not fit",
+                budget_bytes_, slab_bytes_, block_bytes);
   }
   auto slab = std::make_unique<Slab>();
-  BUTTER_ASSIGN(slab->buffer, hooks_.allocate(bytes));
+  const bool whole = blocks == blocks_per_slab(block_bytes);
+  BUTTER_ASSIGN(slab->buffer, hooks_.allocate(whole ? slab_size(block_bytes) : blocks * block_bytes));
   slab->block_bytes = block_bytes;
-  slab->blocks = blocks_per_slab(block_bytes);
-  for (int64_t i = slab->blocks - 1; i >= 0; --i) slab->free_blocks.push_back(slab->buffer.data() + i * block_bytes);
-  slab_bytes_ += bytes;
+  slab->blocks = blocks;
+  for (int64_t i = slab->blocks - 1; i >= 0; --i)
+    slab->free_blocks.push_back(slab->buffer.data() + i * block_bytes);
+  slab_bytes_ += slab->bytes();
   slabs.push_back(std::move(slab));
   return slabs.back().get();
 }
@@ -81,7 +90,8 @@ Result<PageHandle> PagePool::lease(int64_t block_bytes) {
 Status PagePool::retain(PageHandle handle) {
   std::lock_guard<std::mutex> lock(mutex_);
   Page* page = find(handle);
-  if (page == nullptr) return fail(StatusCode::kStale, "stale page handle {}: it was released", handle.generation);
+  if (page == nullptr)
+    return fail(StatusCode::kStale, "stale page handle {}: it was released", handle.generation);
   ++page->owners;
   return {};
 }
@@ -89,7 +99,8 @@ Status PagePool::retain(PageHandle handle) {
 Status PagePool::release(PageHandle handle, uint64_t fence) {
   std::lock_guard<std::mutex> lock(mutex_);
   Page* page = find(handle);
-  if (page == nullptr) return fail(StatusCode::kStale, "stale page handle {}: it was released", handle.generation);
+  if (page == nullptr)
+    return fail(StatusCode::kStale, "stale page handle {}: it was released", handle.generation);
   page->fence = std::max(page->fence, fence);
   if (--page->owners > 0) return {};
   leased_bytes_ -= page->slab->block_bytes;
@@ -118,7 +129,7 @@ void PagePool::free_page(uint32_t index) {
   if (!slab->empty()) return;
   const auto owner = classes_.find(slab->block_bytes);
   auto& slabs = owner->second;
-  slab_bytes_ -= slab_size(slab->block_bytes);
+  slab_bytes_ -= slab->bytes();
   slabs.erase(std::find_if(slabs.begin(), slabs.end(), [&](const auto& held) { return held.get() == slab; }));
   if (slabs.empty()) classes_.erase(owner);
 }
@@ -126,7 +137,8 @@ void PagePool::free_page(uint32_t index) {
 Result<std::byte*> PagePool::data(PageHandle handle) const {
   std::lock_guard<std::mutex> lock(mutex_);
   const Page* page = find(handle);
-  if (page == nullptr) return fail(StatusCode::kStale, "stale page handle {}: it was released", handle.generation);
+  if (page == nullptr)
+    return fail(StatusCode::kStale, "stale page handle {}: it was released", handle.generation);
   return page->data;
 }
 
@@ -163,10 +175,10 @@ void PagePool::reset_peak() {
 
 int64_t PagePool::free_blocks(int64_t block_bytes) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  int64_t blocks = (budget_bytes_ - slab_bytes_) / slab_size(block_bytes) * blocks_per_slab(block_bytes);
+  int64_t blocks = (budget_bytes_ - slab_bytes_) / block_bytes;
   const auto found = classes_.find(block_bytes);
   if (found == classes_.end()) return blocks;
-  for (const auto& slab : found->second) blocks += static_cast<int64_t>(slab->free_blocks.size());
+  for (const auto& held : found->second) blocks += static_cast<int64_t>(held->free_blocks.size());
   return blocks;
 }
 

@@ -2,7 +2,7 @@
 //
 // Blocks of one size form a class. Small blocks share slabs of 2 MiB, large ones are a slab each; a slab is
 // bound to its class while one of its blocks is leased and goes back to the system after. The budget bounds
-// the slabs' bytes. A page's handle names its generation: once the page is released for the last time the
+// the bytes of all slabs' blocks. A page's handle names its generation: once the page is released for the last time the
 // handle is stale for ever (generations are 64-bit and never repeat).
 //
 // A released page may still be read by steps in flight: release() names the last submission that reads it,
@@ -61,7 +61,7 @@ class PagePool {
   int64_t leased_bytes() const;
   // Bytes of blocks that wait for a fence.
   int64_t pending_bytes() const;
-  // Bytes of slabs held, leased or not.
+  // Bytes of all blocks of the slabs held, leased or not.
   int64_t slab_bytes() const;
   // The most bytes that were leased at once since the pool was made or reset_peak() was called.
   int64_t peak_leased_bytes() const;

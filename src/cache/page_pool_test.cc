@@ -126,6 +126,18 @@ TEST(PagePool, LargeBlockIsASlabOfItsOwnSize) {
   EXPECT_FALSE(f.pool.lease(large));
 }
 
+TEST(PagePool, BudgetOfSoManyBlocksHoldsSoMany) {
+  const int64_t block = 192 << 10;
+  for (int64_t blocks : {1, 3, 9, 10, 11, 25}) {
+    Fixture f(blocks * block);
+    EXPECT_EQ(f.pool.free_blocks(block), blocks);
+    for (int64_t i = 0; i < blocks; ++i) std::memset(*f.pool.data(f.lease(block)), 1, static_cast<size_t>(block));
+    EXPECT_EQ(f.pool.free_blocks(block), 0);
+    EXPECT_FALSE(f.pool.lease(block));
+    EXPECT_LE(f.pool.slab_bytes(), blocks * block);
+  }
+}
+
 TEST(PagePool, PageBehindAnUnfinishedSubmissionIsNotReused) {
   Fixture f(PagePool::kSlabBytes);
   std::vector<PageHandle> pages;

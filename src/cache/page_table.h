@@ -1,8 +1,8 @@
 // PageTable: which pages of one window class a sequence holds, by logical page number.
 //
-// Two runs of sealed pages, [0, kept) and [first, end): between them are pages that no query sees any more and
-// that went back to the pool. Beside them the open page, and in schemes that seal the pinned rows. Owners of
-// handles only in the sense of bookkeeping: CacheSet leases and releases.
+// Two runs of sealed pages, [0, kept) and [first, end): between them are pages that no query sees any more
+// and that went back to the pool. Beside them the open page, and in schemes that seal the pinned rows. Owners
+// of handles only in the sense of bookkeeping: CacheSet leases and releases.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,12 @@ class PageTable {
   // Pages that stay whatever the window does: those with positions below `keep`.
   explicit PageTable(int64_t kept_pages = 0) : kept_limit_(kept_pages) {}
 
-  int64_t end() const { return end_; }               // one past the newest sealed page
+  int64_t end() const { return end_; }  // one past the newest sealed page
   int64_t kept_end() const { return static_cast<int64_t>(kept_.size()); }
   int64_t recent_begin() const { return end_ - static_cast<int64_t>(recent_.size()); }
-  bool holds(int64_t page) const { return page >= 0 && page < end_ && (page < kept_end() || page >= recent_begin()); }
+  bool holds(int64_t page) const {
+    return page >= 0 && page < end_ && (page < kept_end() || page >= recent_begin());
+  }
   int64_t pages_held() const { return static_cast<int64_t>(kept_.size() + recent_.size()); }
 
   const std::vector<HeldPage>& kept() const { return kept_; }

@@ -14,7 +14,8 @@ namespace {
 constexpr int64_t kMapFrom = int64_t{1} << 20;
 
 std::byte* map_block(int64_t bytes) {
-  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data =
+      mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return nullptr;
   if (bytes >= Buffer::kHugePage) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   return static_cast<std::byte*>(data);

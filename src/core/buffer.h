@@ -45,7 +45,9 @@ class Buffer {
   int64_t bytes_ = 0;
 };
 
-inline int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+inline int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 // Not thread-safe. Pieces live as long as the arena's buffer.
 class Arena {

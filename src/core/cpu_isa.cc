@@ -69,7 +69,9 @@ std::vector<Isa> detect() {
 
 #else
 
-std::vector<Isa> detect() { return {Isa::kPortable}; }
+std::vector<Isa> detect() {
+  return {Isa::kPortable};
+}
 
 #endif
 
@@ -81,7 +83,9 @@ std::string names_of(const std::vector<Isa>& isas) {
 
 }  // namespace
 
-const char* isa_name(Isa isa) { return kNames[static_cast<size_t>(isa)]; }
+const char* isa_name(Isa isa) {
+  return kNames[static_cast<size_t>(isa)];
+}
 
 const std::vector<Isa>& available_isas() {
   static const std::vector<Isa> isas = detect();

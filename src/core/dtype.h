@@ -13,15 +13,17 @@ namespace butter {
 enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI8, kU8, kQ4_0, kQ4_1, kQ8_0, kQ4_K, kQ6_K };
 
 struct DTypeInfo {
-  const char* name;     // as files and messages write it
-  int block_elements;   // 1 for plain types
+  const char* name;    // as files and messages write it
+  int block_elements;  // 1 for plain types
   int block_bytes;
   bool quantised;
 };
 
 const DTypeInfo& dtype_info(DType dtype);
 
-inline const char* dtype_name(DType dtype) { return dtype_info(dtype).name; }
+inline const char* dtype_name(DType dtype) {
+  return dtype_info(dtype).name;
+}
 
 // Bytes of `elements` consecutive elements; `elements` must be a whole number of blocks.
 int64_t dtype_bytes(DType dtype, int64_t elements);

@@ -17,7 +17,9 @@ tl::unexpected<Error> fail(StatusCode code, fmt::format_string<Args...> format, 
   return tl::unexpected<Error>(Error(code, fmt::format(format, std::forward<Args>(args)...)));
 }
 
-inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+inline tl::unexpected<Error> fail(Error error) {
+  return tl::unexpected<Error>(std::move(error));
+}
 
 }  // namespace butter
 
@@ -25,17 +27,17 @@ inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(st
 #define BUTTER_CONCAT(a, b) BUTTER_CONCAT_INNER(a, b)
 
 // Returns the error of a Status or Result expression, if it has one.
-#define BUTTER_TRY(expression)                                                       \
-  do {                                                                               \
-    if (auto butter_try_ = (expression); !butter_try_) {                             \
-      return ::tl::unexpected<::butter::Error>(std::move(butter_try_).error());      \
-    }                                                                                \
+#define BUTTER_TRY(expression)                                                  \
+  do {                                                                          \
+    if (auto butter_try_ = (expression); !butter_try_) {                        \
+      return ::tl::unexpected<::butter::Error>(std::move(butter_try_).error()); \
+    }                                                                           \
   } while (false)
 
 // BUTTER_ASSIGN(auto x, make_x()); returns the error, or assigns the value.
 #define BUTTER_ASSIGN(target, expression) \
   BUTTER_ASSIGN_INNER(BUTTER_CONCAT(butter_result_, __LINE__), target, expression)
-#define BUTTER_ASSIGN_INNER(result, target, expression)                        \
-  auto result = (expression);                                                  \
+#define BUTTER_ASSIGN_INNER(result, target, expression)                             \
+  auto result = (expression);                                                       \
   if (!result) return ::tl::unexpected<::butter::Error>(std::move(result).error()); \
   target = std::move(*result)

@@ -19,7 +19,9 @@ int64_t Shape::elements() const {
   return product;
 }
 
-bool Shape::operator==(const Shape& other) const { return rank_ == other.rank_ && dims_ == other.dims_; }
+bool Shape::operator==(const Shape& other) const {
+  return rank_ == other.rank_ && dims_ == other.dims_;
+}
 
 std::string Shape::to_string() const {
   std::string text = "[";

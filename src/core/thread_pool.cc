@@ -15,8 +15,8 @@
 namespace butter {
 namespace {
 
-// About 200 us of spinning: longer than the gaps inside a step, shorter than a person's patience. With more threads
-// than CPUs a spinning thread only keeps the one it waits for from running.
+// About 200 us of spinning: longer than the gaps inside a step, shorter than a person's patience. With more
+// threads than CPUs a spinning thread only keeps the one it waits for from running.
 constexpr int kSpins = 5000;
 constexpr int kSpinsOversubscribed = 50;
 
@@ -96,7 +96,9 @@ IndexRange split(int64_t count, int workers, int index, int64_t grain) {
   return {std::min(begin, count), std::min(end, count)};
 }
 
-void Worker::barrier() const { team_->barrier(); }
+void Worker::barrier() const {
+  team_->barrier();
+}
 
 int usable_cpus() {
   cpu_set_t mask;
@@ -108,7 +110,8 @@ int usable_cpus() {
   return std::max(1, cpus);
 }
 
-ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), team_(std::make_unique<Team>(threads_)) {
+ThreadPool::ThreadPool(int threads)
+    : threads_(std::max(1, threads)), team_(std::make_unique<Team>(threads_)) {
   for (int index = 1; index < threads_; ++index) others_.emplace_back([this, index] { worker_loop(index); });
 }
 

@@ -25,7 +25,8 @@ struct IndexRange {
   int64_t size() const { return end - begin; }
 };
 
-// The part of [0, count) that worker `index` of `workers` owns; parts are multiples of `grain` but for the last.
+// The part of [0, count) that worker `index` of `workers` owns; parts are multiples of `grain` but for the
+// last.
 IndexRange split(int64_t count, int workers, int index, int64_t grain = 1);
 
 class Team;

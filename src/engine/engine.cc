@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "cache/cache_scheme.h"
 #include "checkpoint/mapped_file.h"
@@ -34,7 +35,8 @@ int64_t available_memory() {
     if (key == "MemAvailable:") available = kibibytes * 1024;
   }
   int64_t limit = 0, used = 0;
-  if ((std::ifstream("/sys/fs/cgroup/memory.max") >> limit) && (std::ifstream("/sys/fs/cgroup/memory.current") >> used)) {
+  if ((std::ifstream("/sys/fs/cgroup/memory.max") >> limit) &&
+      (std::ifstream("/sys/fs/cgroup/memory.current") >> used)) {
     available = std::min(available, std::max<int64_t>(0, limit - used));
   }
   return available;
@@ -42,10 +44,13 @@ int64_t available_memory() {
 
 Status check_engine_options(const EngineOptions& options) {
   if (options.threads < 0 || options.threads > 1024) {
-    return fail(StatusCode::kInvalidArgument, "--threads is {}; 1 to 1024 (or 0 for all CPUs) are expected", options.threads);
+    return fail(StatusCode::kInvalidArgument, "--threads is {}; 1 to 1024 (or 0 for all CPUs) are expected",
+                options.threads);
   }
-  if (options.prefill_rows < kPageRows || options.prefill_rows % kPageRows != 0 || options.prefill_rows > 65536) {
-    return fail(StatusCode::kInvalidArgument, "the rows of a prefill step are {}; a multiple of {} up to 65536 is expected",
+  if (options.prefill_rows < kPageRows || options.prefill_rows % kPageRows != 0 ||
+      options.prefill_rows > 65536) {
+    return fail(StatusCode::kInvalidArgument,
+                "the rows of a prefill step are {}; a multiple of {} up to 65536 is expected",
                 options.prefill_rows, kPageRows);
   }
   if (options.logit_rows < 1 || options.logit_rows > options.prefill_rows) {
@@ -53,7 +58,8 @@ Status check_engine_options(const EngineOptions& options) {
                 options.logit_rows, options.prefill_rows);
   }
   if (options.max_context < 0 || options.max_context > kMaxContext) {
-    return fail(StatusCode::kInvalidArgument, "--max-context is {}; 1 to {} are expected", options.max_context, kMaxContext);
+    return fail(StatusCode::kInvalidArgument, "--max-context is {}; 1 to {} are expected",
+                options.max_context, kMaxContext);
   }
   return {};
 }
@@ -61,7 +67,8 @@ Status check_engine_options(const EngineOptions& options) {
 Result<std::unique_ptr<Device>> make_device(const EngineOptions& options) {
   if (options.device == "cpu") return make_cpu_device(options.threads);
   if (options.device == "reference") return make_reference_device();
-  return fail(StatusCode::kInvalidArgument, "--device is \"{}\"; cpu or reference is expected", options.device);
+  return fail(StatusCode::kInvalidArgument, "--device is \"{}\"; cpu or reference is expected",
+              options.device);
 }
 
 bool any_format_seals() {
@@ -78,8 +85,9 @@ CacheModel cache_model_of(const ModelSpec& spec) {
 }  // namespace
 
 int next_step_rows(int64_t position, int64_t remaining, int step_rows) {
-  const int64_t step_end = position / kPageRows * kPageRows + step_rows;
-  return static_cast<int>(std::min(remaining, step_end - position));
+  const int64_t in_page = position % kPageRows;
+  const int64_t most = step_rows < kPageRows ? std::min<int64_t>(step_rows, kPageRows - in_page) : step_rows - in_page;
+  return static_cast<int>(std::min(remaining, most));
 }
 
 Result<CacheOptions> Engine::State::cache_options(const SequenceOptions& sequence) const {
@@ -90,18 +98,20 @@ Result<CacheOptions> Engine::State::cache_options(const SequenceOptions& sequenc
                 sequence.kv_window_size);
   }
   if (sequence.max_context < 0) {
-    return fail(StatusCode::kInvalidArgument, "--max-context is {}; at least 1 is expected", sequence.max_context);
+    return fail(StatusCode::kInvalidArgument, "--max-context is {}; at least 1 is expected",
+                sequence.max_context);
   }
   if (sequence.kv_window_size > 0) cache.window = {sequence.kv_window_size, sequence.kv_window_keep};
   cache.max_context = sequence.max_context > 0 ? sequence.max_context : limits.max_positions;
   cache.prefill_rows = options.prefill_rows;
   if (cache.max_context > limits.max_positions) {
-    return fail(StatusCode::kInvalidArgument, "--max-context is {}; the engine was loaded for {}", cache.max_context,
-                limits.max_positions);
+    return fail(StatusCode::kInvalidArgument, "--max-context is {}; the engine was loaded for {}",
+                cache.max_context, limits.max_positions);
   }
   if (cache.window.max_size > limits.max_positions) {
-    return fail(StatusCode::kInvalidArgument, "--kv-window-size is {}; the engine was loaded for {} positions",
-                cache.window.max_size, limits.max_positions);
+    return fail(StatusCode::kInvalidArgument,
+                "--kv-window-size is {}; the engine was loaded for {} positions", cache.window.max_size,
+                limits.max_positions);
   }
   return cache;
 }
@@ -147,7 +157,8 @@ Status Engine::State::prepare() {
   const int64_t available = available_memory();
   const int64_t workspace = device->workspace_bytes(program, limits);
   if (workspace > available) {
-    return fail(StatusCode::kOutOfMemory, "the workspace for {} positions takes {} bytes; {} are free on this machine",
+    return fail(StatusCode::kOutOfMemory,
+                "the workspace for {} positions takes {} bytes; {} are free on this machine",
                 limits.max_positions, workspace, available);
   }
   BUTTER_ASSIGN(prepared, device->prepare(program, limits));
@@ -175,12 +186,22 @@ void Engine::State::describe(const std::string& path) {
   info.workspace_bytes = prepared->workspace_bytes();
 }
 
-const ModelInfo& Engine::info() const { return state_->info; }
-const Tokenizer* Engine::tokenizer() const { return state_->tokenizer ? &*state_->tokenizer : nullptr; }
-Result<std::optional<std::string>> Engine::chat_template() const { return load_chat_template(*state_->checkpoint); }
+const ModelInfo& Engine::info() const {
+  return state_->info;
+}
+const Tokenizer* Engine::tokenizer() const {
+  return state_->tokenizer.get();
+}
+Result<std::optional<std::string>> Engine::chat_template() const {
+  return load_chat_template(*state_->checkpoint);
+}
 
-int64_t Engine::cache_bytes() const { return state_->pool->leased_bytes(); }
-int64_t Engine::peak_cache_bytes() const { return state_->pool->peak_leased_bytes(); }
+int64_t Engine::cache_bytes() const {
+  return state_->pool->leased_bytes();
+}
+int64_t Engine::peak_cache_bytes() const {
+  return state_->pool->peak_leased_bytes();
+}
 
 void Engine::set_prefill_progress(std::function<bool(int64_t, int64_t)> progress) {
   state_->prefill_progress = std::move(progress);
@@ -195,35 +216,42 @@ Result<Sequence> Engine::make_layer_caches(const SequenceOptions& options) {
   BUTTER_ASSIGN(const CacheOptions cache, state_->cache_options(options));
   BUTTER_ASSIGN(const CachePlan plan, butter::plan_caches(state_->cache_model, cache));
   if (plan.total_bytes + plan.prefill_bytes > state_->pool->budget_bytes()) {
-    return fail(StatusCode::kOutOfMemory,
-                "a {} cache of {} positions takes {} bytes; {} are there for caches (a smaller --max-context, or "
-                "--kv-window-size, takes less)",
-                options.kv_cache, cache.max_context, plan.total_bytes + plan.prefill_bytes, state_->pool->budget_bytes());
+    return fail(
+        StatusCode::kOutOfMemory,
+        "a {} cache of {} positions takes {} bytes; {} are there for caches (a smaller --max-context, or "
+        "--kv-window-size, takes less)",
+        options.kv_cache, cache.max_context, plan.total_bytes + plan.prefill_bytes,
+        state_->pool->budget_bytes());
   }
   auto state = std::make_unique<Sequence::State>();
   state->engine = state_.get();
   state->options = options;
   BUTTER_ASSIGN(CacheSet caches, butter::make_layer_caches(state_->cache_model, cache, state_->pool));
   state->unbounded = true;
-  for (const WindowClass& window_class : caches.layout().classes) state->unbounded &= !window_class.window.none();
+  for (const WindowClass& window_class : caches.layout().classes)
+    state->unbounded &= !window_class.window.none();
   state->caches.emplace(std::move(caches));
   state->max_context = cache.max_context;
   return Sequence(std::move(state));
 }
 
-// --- Steps -----------------------------------------------------------------------------------------------------
+// --- Steps
+// -----------------------------------------------------------------------------------------------------
 
 Status Engine::State::check_tokens(const Sequence::State& sequence, std::span<const int32_t> tokens) const {
-  if (tokens.empty()) return fail(StatusCode::kInvalidArgument, "there are no tokens to feed; at least one is expected");
+  if (tokens.empty())
+    return fail(StatusCode::kInvalidArgument, "there are no tokens to feed; at least one is expected");
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= spec.vocabulary) {
-      return fail(StatusCode::kInvalidArgument, "token id {} (number {} of those fed) is out of range; 0 to {} are expected",
-                  tokens[i], i, spec.vocabulary - 1);
+      return fail(StatusCode::kInvalidArgument,
+                  "token id {} (number {} of those fed) is out of range; 0 to {} are expected", tokens[i], i,
+                  spec.vocabulary - 1);
     }
   }
   const int64_t end = sequence.caches->position() + static_cast<int64_t>(tokens.size());
   if (!sequence.unbounded && end > sequence.max_context) {
-    return fail(StatusCode::kLimit, "{} tokens at position {} go beyond the context of {} positions (--max-context)",
+    return fail(StatusCode::kLimit,
+                "{} tokens at position {} go beyond the context of {} positions (--max-context)",
                 tokens.size(), sequence.caches->position(), sequence.max_context);
   }
   return {};
@@ -231,7 +259,8 @@ Status Engine::State::check_tokens(const Sequence::State& sequence, std::span<co
 
 // One step of one or more sequences: every one of them advances, or none does.
 Status Engine::State::run_step(std::span<Sequence::State* const> sequences, std::span<const int> rows,
-                               std::span<const int32_t> ids, std::span<const int32_t> logit_rows, const TraceFn* trace) {
+                               std::span<const int32_t> ids, std::span<const int32_t> logit_rows,
+                               const TraceFn* trace) {
   std::array<StepSequence, kBatchRows> views;
   size_t begun = 0;
   int first_row = 0;
@@ -268,7 +297,8 @@ Status Engine::State::run_step(Sequence::State& sequence, std::span<const int32_
 }
 
 // Feeds tokens in prefill steps; `each` sees every step's rows and decides which of them give logits.
-Status Engine::State::feed(Sequence::State& sequence, std::span<const int32_t> tokens, int step_rows, const StepFn& each) {
+Status Engine::State::feed(Sequence::State& sequence, std::span<const int32_t> tokens, int step_rows,
+                           const StepFn& each) {
   BUTTER_TRY(check_tokens(sequence, tokens));
   const auto total = static_cast<int64_t>(tokens.size());
   for (int64_t done = 0; done < total;) {
@@ -290,12 +320,16 @@ Result<std::span<const float>> Engine::forward(Sequence& sequence, std::span<con
 }
 
 // Logits of the last token only.
-Status Engine::State::feed_last(Sequence::State& sequence, std::span<const int32_t> tokens, const TraceFn* trace) {
-  return feed(sequence, tokens, options.prefill_rows, [&](int64_t done, int rows, bool last) -> Status {
+Status Engine::State::feed_last(Sequence::State& sequence, std::span<const int32_t> tokens,
+                                const TraceFn* trace) {
+  const auto step = [&](int64_t done, int rows, bool last) -> Status {
     const int32_t last_row[] = {rows - 1};
-    const std::span<const int32_t> logit_rows = last ? std::span<const int32_t>(last_row) : std::span<const int32_t>();
-    return run_step(sequence, tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(rows)), logit_rows, trace);
-  });
+    const std::span<const int32_t> logit_rows =
+        last ? std::span<const int32_t>(last_row) : std::span<const int32_t>();
+    return run_step(sequence, tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(rows)),
+                    logit_rows, trace);
+  };
+  return feed(sequence, tokens, options.prefill_rows, std::cref(step));  // by reference: nothing is allocated
 }
 
 Status Engine::forward_all(Sequence& sequence, std::span<const int32_t> tokens,
@@ -307,20 +341,22 @@ Status Engine::forward_all(Sequence& sequence, std::span<const int32_t> tokens,
   const int fit = state.limits.logit_rows;
   const int step_rows = fit >= kPageRows ? fit / kPageRows * kPageRows : fit;
   std::vector<int32_t> rows_of_step;
-  return state.feed(*sequence.state_, tokens, std::min(step_rows, state.options.prefill_rows),
-                    [&](int64_t done, int rows, bool) -> Status {
-                      rows_of_step.resize(static_cast<size_t>(rows));
-                      for (int i = 0; i < rows; ++i) rows_of_step[static_cast<size_t>(i)] = i;
-                      const auto ids = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(rows));
-                      BUTTER_TRY(state.run_step(*sequence.state_, ids, rows_of_step, nullptr));
-                      for (int i = 0; i < rows; ++i) {
-                        on_logits(done + i, {state.prepared->logits() + static_cast<size_t>(i) * vocabulary, vocabulary});
-                      }
-                      return {};
-                    });
+  return state.feed(
+      *sequence.state_, tokens, std::min(step_rows, state.options.prefill_rows),
+      [&](int64_t done, int rows, bool) -> Status {
+        rows_of_step.resize(static_cast<size_t>(rows));
+        for (int i = 0; i < rows; ++i) rows_of_step[static_cast<size_t>(i)] = i;
+        const auto ids = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(rows));
+        BUTTER_TRY(state.run_step(*sequence.state_, ids, rows_of_step, nullptr));
+        for (int i = 0; i < rows; ++i) {
+          on_logits(done + i, {state.prepared->logits() + static_cast<size_t>(i) * vocabulary, vocabulary});
+        }
+        return {};
+      });
 }
 
-Result<int32_t> Engine::forward_sample(Sequence& sequence, std::span<const int32_t> tokens, Sampler& sampler) {
+Result<int32_t> Engine::forward_sample(Sequence& sequence, std::span<const int32_t> tokens,
+                                       Sampler& sampler) {
   std::lock_guard<std::mutex> lock(state_->step_mutex);
   BUTTER_TRY(state_->feed_last(*sequence.state_, tokens, nullptr));
   sampler.observe(tokens);
@@ -343,16 +379,19 @@ Result<std::span<const float>> Engine::forward_batch(std::span<const BatchItem> 
     logit_rows.push_back(static_cast<int32_t>(ids.size()) - 1);
   }
   if (ids.empty() || ids.size() > static_cast<size_t>(kBatchRows)) {
-    return fail(StatusCode::kInvalidArgument, "a batch of {} tokens; 1 to {} are expected", ids.size(), kBatchRows);
+    return fail(StatusCode::kInvalidArgument, "a batch of {} tokens; 1 to {} are expected", ids.size(),
+                kBatchRows);
   }
   BUTTER_TRY(state_->run_step(sequences, rows, ids, logit_rows, nullptr));
-  return std::span<const float>(state_->prepared->logits(), items.size() * static_cast<size_t>(state_->spec.vocabulary));
+  return std::span<const float>(state_->prepared->logits(),
+                                items.size() * static_cast<size_t>(state_->spec.vocabulary));
 }
 
 Status Engine::fill_by_repeating(Sequence& sequence, int64_t position) {
   std::lock_guard<std::mutex> lock(state_->step_mutex);
   if (position > sequence.max_context() && !sequence.unbounded()) {
-    return fail(StatusCode::kLimit, "position {} is beyond the context of {} positions", position, sequence.max_context());
+    return fail(StatusCode::kLimit, "position {} is beyond the context of {} positions", position,
+                sequence.max_context());
   }
   return sequence.state_->caches->repeat_pages_to(position, state_->device->submitted());
 }
@@ -367,20 +406,24 @@ Result<std::vector<TraceRow>> Engine::trace(Sequence& sequence, std::span<const 
       sum += static_cast<double>(rows[i]) * rows[i];
       max_abs = std::max<double>(max_abs, std::fabs(rows[i]));
     }
-    trace.push_back({label.layer, label.what, std::sqrt(sum / static_cast<double>(std::max<int64_t>(count, 1))), max_abs});
+    trace.push_back({label.layer, label.what,
+                     std::sqrt(sum / static_cast<double>(std::max<int64_t>(count, 1))), max_abs});
   };
   BUTTER_TRY(state_->feed_last(*sequence.state_, tokens, &record));
   return trace;
 }
 
-// --- Sequence --------------------------------------------------------------------------------------------------
+// --- Sequence
+// --------------------------------------------------------------------------------------------------
 
 Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Sequence::Sequence(Sequence&&) noexcept = default;
 Sequence& Sequence::operator=(Sequence&&) noexcept = default;
 Sequence::~Sequence() = default;
 
-bool Sequence::unbounded() const { return state_->unbounded; }
+bool Sequence::unbounded() const {
+  return state_->unbounded;
+}
 
 Result<int64_t> Sequence::raw_bytes() const {
   CacheOptions options = state_->caches->layout().options;
@@ -390,12 +433,22 @@ Result<int64_t> Sequence::raw_bytes() const {
   return plan.total_bytes;
 }
 
-int64_t Sequence::position() const { return state_->caches->position(); }
-int64_t Sequence::max_context() const { return state_->max_context; }
-int64_t Sequence::held_bytes() const { return state_->caches->held_bytes(); }
-std::vector<LayerMemory> Sequence::layers() const { return state_->caches->layer_caches(); }
+int64_t Sequence::position() const {
+  return state_->caches->position();
+}
+int64_t Sequence::max_context() const {
+  return state_->max_context;
+}
+int64_t Sequence::held_bytes() const {
+  return state_->caches->held_bytes();
+}
+std::vector<LayerMemory> Sequence::layers() const {
+  return state_->caches->layer_caches();
+}
 
-Result<int64_t> Sequence::truncate(int64_t n) { return state_->caches->truncate(n, state_->engine->device->submitted()); }
+Result<int64_t> Sequence::truncate(int64_t n) {
+  return state_->caches->truncate(n, state_->engine->device->submitted());
+}
 
 Result<Sequence> Sequence::fork() const {
   auto state = std::make_unique<State>();

@@ -24,7 +24,7 @@ struct Engine::State {
   StepLimits limits;
   std::unique_ptr<PreparedProgram> prepared;
   std::shared_ptr<PagePool> pool;
-  std::optional<Tokenizer> tokenizer;
+  std::unique_ptr<const Tokenizer> tokenizer;
   ModelInfo info;
   EngineOptions options;
   std::function<bool(int64_t, int64_t)> prefill_progress;
@@ -39,10 +39,10 @@ struct Engine::State {
   void describe(const std::string& path);
 
   Status check_tokens(const Sequence::State& sequence, std::span<const int32_t> tokens) const;
-  Status run_step(std::span<Sequence::State* const> sequences, std::span<const int> rows, std::span<const int32_t> ids,
+  Status run_step(std::span<Sequence::State* const> sequences, std::span<const int> rows,
+                  std::span<const int32_t> ids, std::span<const int32_t> logit_rows, const TraceFn* trace);
+  Status run_step(Sequence::State& sequence, std::span<const int32_t> ids,
                   std::span<const int32_t> logit_rows, const TraceFn* trace);
-  Status run_step(Sequence::State& sequence, std::span<const int32_t> ids, std::span<const int32_t> logit_rows,
-                  const TraceFn* trace);
   Status feed(Sequence::State& sequence, std::span<const int32_t> tokens, int step_rows, const StepFn& each);
   Status feed_last(Sequence::State& sequence, std::span<const int32_t> tokens, const TraceFn* trace);
 };
@@ -55,8 +55,9 @@ struct Sequence::State {
   bool unbounded = false;  // every layer has a window: positions grow for ever
 };
 
-// Splits `remaining` tokens from `position` on: the rows of the next prefill step, which ends at a multiple of
-// `step_rows` or at the last token, so that steps share page boundaries wherever they start.
+// Splits `remaining` tokens from `position` on: the rows of the next prefill step. It ends at the last token
+// or at a page boundary, the one that `step_rows` rows from the start of a page reach, so that steps share
+// boundaries wherever they start; steps of less than a page never cross one.
 int next_step_rows(int64_t position, int64_t remaining, int step_rows);
 
 }  // namespace butter

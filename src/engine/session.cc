@@ -4,18 +4,20 @@
 #include <chrono>
 #include <optional>
 
+#include "butter/tokenizer.h"
 #include "engine/engine_state.h"
 #include "engine/stop_filter.h"
 #include "engine/tokenizer_source.h"
 #include "text/chat_template.h"
-#include "text/stream_detokenizer.h"
 
 namespace butter {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 Status check_options(const GenerateOptions& options) {
   BUTTER_TRY(Sampler::check(options.sampling));
@@ -23,12 +25,15 @@ Status check_options(const GenerateOptions& options) {
     if (stop.empty()) return fail(StatusCode::kInvalidArgument, "--stop is empty; a text is expected");
   }
   if (options.max_tokens < -1) {
-    return fail(StatusCode::kInvalidArgument, "--max-tokens is {}; 0 or more is expected", options.max_tokens);
+    return fail(StatusCode::kInvalidArgument, "--max-tokens is {}; 0 or more is expected",
+                options.max_tokens);
   }
   return {};
 }
 
-bool cancelled(const GenerateOptions& options) { return options.cancel != nullptr && options.cancel->load(); }
+bool cancelled(const GenerateOptions& options) {
+  return options.cancel != nullptr && options.cancel->load();
+}
 
 }  // namespace
 
@@ -39,12 +44,14 @@ double GenerateResult::prefill_tps() const {
 
 // The first token comes out of the prefill step; decode steps give the others.
 double GenerateResult::decode_tps() const {
-  return decode_seconds > 0 && token_ids.size() > 1 ? static_cast<double>(token_ids.size() - 1) / decode_seconds : 0;
+  return decode_seconds > 0 && token_ids.size() > 1
+             ? static_cast<double>(token_ids.size() - 1) / decode_seconds
+             : 0;
 }
 
 struct Session::State {
   Engine* engine = nullptr;
-  SequenceOptions options;
+  SequenceOptions sequence_options;
   std::optional<Sequence> sequence;
   std::optional<ChatTemplate> chat_template;
   std::vector<int32_t> tokens;  // fed so far: one for each position
@@ -53,20 +60,22 @@ struct Session::State {
   Result<int64_t> reuse(const std::vector<int32_t>& ids);
   Result<const Tokenizer*> require_tokenizer() const;
   Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages) const;
-  Result<GenerateResult> generate(const std::vector<int32_t>& ids, const GenerateOptions& options, const TextFn& on_text);
+  Result<GenerateResult> generate(const std::vector<int32_t>& ids, const GenerateOptions& options,
+                                  const TextFn& on_text);
 };
 
 Status Session::State::restart() {
   sequence.reset();
   tokens.clear();
-  BUTTER_ASSIGN(sequence, engine->make_layer_caches(options));
+  BUTTER_ASSIGN(sequence, engine->make_layer_caches(sequence_options));
   return {};
 }
 
 // Keeps the positions that the prompt has in common with the cache; at least its last token is fed again.
 Result<int64_t> Session::State::reuse(const std::vector<int32_t>& ids) {
   const size_t limit = std::min(tokens.size(), ids.size() - 1);
-  const auto differs = std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(limit), ids.begin());
+  const auto differs =
+      std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(limit), ids.begin());
   BUTTER_ASSIGN(const int64_t reached, sequence->truncate(differs.first - tokens.begin()));
   tokens.resize(static_cast<size_t>(reached));
   return reached;
@@ -75,7 +84,8 @@ Result<int64_t> Session::State::reuse(const std::vector<int32_t>& ids) {
 // Turns tokens into text that may be shown, piece by piece.
 class AnswerStream {
  public:
-  AnswerStream(const Tokenizer* tokenizer, const GenerateOptions& options, const TextFn& on_text, GenerateResult& result)
+  AnswerStream(const Tokenizer* tokenizer, const GenerateOptions& options, const TextFn& on_text,
+               GenerateResult& result)
       : on_text_(on_text), result_(result), stops_(options.stop) {
     if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer);
   }
@@ -103,10 +113,11 @@ class AnswerStream {
   std::optional<StreamDetokenizer> detokenizer_;
 };
 
-Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids, const GenerateOptions& options,
-                                                const TextFn& on_text) {
+Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids,
+                                                const GenerateOptions& options, const TextFn& on_text) {
   BUTTER_TRY(check_options(options));
-  if (ids.empty()) return fail(StatusCode::kInvalidArgument, "the prompt is empty; at least one token is expected");
+  if (ids.empty())
+    return fail(StatusCode::kInvalidArgument, "the prompt is empty; at least one token is expected");
   const auto prompt = static_cast<int64_t>(ids.size());
   if (!sequence->unbounded() && prompt > sequence->max_context()) {
     return fail(StatusCode::kLimit, "the prompt has {} tokens; the context holds {} (--max-context)", prompt,
@@ -182,8 +193,8 @@ Result<const Tokenizer*> Session::State::require_tokenizer() const {
 Result<std::vector<int32_t>> Session::State::chat_tokens(const std::vector<Message>& messages) const {
   BUTTER_ASSIGN(const Tokenizer* tokenizer, require_tokenizer());
   if (!chat_template) {
-    return fail(StatusCode::kInvalidArgument, "{} has no chat template; a plain completion (--raw) is expected",
-                engine->info().name);
+    return fail(StatusCode::kInvalidArgument,
+                "{} has no chat template; a plain completion (--raw) is expected", engine->info().name);
   }
   ChatTemplateOptions render;
   if (tokenizer->bos_id()) render.bos_token = tokenizer->piece(*tokenizer->bos_id());
@@ -207,7 +218,7 @@ Session::~Session() = default;
 Result<Session> Session::create(Engine& engine, const SequenceOptions& options) {
   auto state = std::make_unique<State>();
   state->engine = &engine;
-  state->options = options;
+  state->sequence_options = options;
   BUTTER_TRY(state->restart());
   BUTTER_ASSIGN(const auto source, engine.chat_template());
   if (source) {
@@ -222,7 +233,8 @@ Result<GenerateResult> Session::chat(const std::vector<Message>& messages, const
   return state_->generate(ids, options, on_text);
 }
 
-Result<GenerateResult> Session::complete(std::string_view text, const GenerateOptions& options, const TextFn& on_text) {
+Result<GenerateResult> Session::complete(std::string_view text, const GenerateOptions& options,
+                                         const TextFn& on_text) {
   BUTTER_ASSIGN(const Tokenizer* tokenizer, state_->require_tokenizer());
   BUTTER_ASSIGN(const std::vector<int32_t> ids, tokenizer->encode(text));
   return state_->generate(ids, options, on_text);
@@ -237,9 +249,17 @@ Result<std::vector<int32_t>> Session::chat_tokens(const std::vector<Message>& me
   return state_->chat_tokens(messages);
 }
 
-bool Session::has_chat_template() const { return state_->chat_template.has_value(); }
-Status Session::reset() { return state_->restart(); }
-const Sequence& Session::sequence() const { return *state_->sequence; }
-const std::vector<int32_t>& Session::tokens() const { return state_->tokens; }
+bool Session::has_chat_template() const {
+  return state_->chat_template.has_value();
+}
+Status Session::reset() {
+  return state_->restart();
+}
+const Sequence& Session::sequence() const {
+  return *state_->sequence;
+}
+const std::vector<int32_t>& Session::tokens() const {
+  return state_->tokens;
+}
 
 }  // namespace butter

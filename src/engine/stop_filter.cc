@@ -34,6 +34,8 @@ std::string StopFilter::push(std::string_view piece) {
   return certain;
 }
 
-std::string StopFilter::finish() { return std::exchange(held_, {}); }
+std::string StopFilter::finish() {
+  return std::exchange(held_, {});
+}
 
 }  // namespace butter

@@ -1,6 +1,6 @@
 #include "engine/tokenizer_source.h"
 
-#include <algorithm>
+#include "text/tokenizer.h"
 
 namespace butter {
 namespace {
@@ -64,25 +64,26 @@ Result<std::optional<std::string>> template_of_config(const std::string& text) {
 
 }  // namespace
 
-Result<std::optional<Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
+Result<std::unique_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
   if (checkpoint.format() == CheckpointFormat::kGguf) {
-    if (checkpoint.config().kind("tokenizer.ggml.tokens") == AttributeKind::kAbsent) return std::optional<Tokenizer>();
+    if (checkpoint.config().kind("tokenizer.ggml.tokens") == AttributeKind::kAbsent) return nullptr;
     BUTTER_ASSIGN(const TokenizerSpec spec, gguf_tokenizer(checkpoint.config()));
-    BUTTER_ASSIGN(Tokenizer tokenizer, Tokenizer::create(spec));
-    return std::optional<Tokenizer>(std::move(tokenizer));
+    BUTTER_ASSIGN(BpeTokenizer tokenizer, BpeTokenizer::create(spec));
+    return std::make_unique<const BpeTokenizer>(std::move(tokenizer));
   }
   BUTTER_ASSIGN(const auto json, checkpoint.sidecar("tokenizer.json"));
-  if (!json) return std::optional<Tokenizer>();
+  if (!json) return nullptr;
   BUTTER_ASSIGN(const auto config, checkpoint.sidecar("tokenizer_config.json"));
   BUTTER_ASSIGN(const auto generation, checkpoint.sidecar("generation_config.json"));
-  BUTTER_ASSIGN(Tokenizer tokenizer,
-                Tokenizer::from_tokenizer_json(*json, config.value_or(""), generation.value_or("")));
-  return std::optional<Tokenizer>(std::move(tokenizer));
+  BUTTER_ASSIGN(BpeTokenizer tokenizer,
+                BpeTokenizer::from_tokenizer_json(*json, config.value_or(""), generation.value_or("")));
+  return std::make_unique<const BpeTokenizer>(std::move(tokenizer));
 }
 
 Result<std::optional<std::string>> load_chat_template(const Checkpoint& checkpoint) {
   if (checkpoint.format() == CheckpointFormat::kGguf) {
-    if (checkpoint.config().kind("tokenizer.chat_template") == AttributeKind::kAbsent) return std::optional<std::string>();
+    if (checkpoint.config().kind("tokenizer.chat_template") == AttributeKind::kAbsent)
+      return std::optional<std::string>();
     BUTTER_ASSIGN(const std::string_view source, checkpoint.config().get_string("tokenizer.chat_template"));
     return std::optional<std::string>(source);
   }
@@ -95,8 +96,8 @@ Result<std::optional<std::string>> load_chat_template(const Checkpoint& checkpoi
 
 Status check_vocabulary(const Tokenizer& tokenizer, int vocabulary) {
   if (tokenizer.vocab_size() <= vocabulary) return {};
-  return fail(StatusCode::kCorrupt, "the tokenizer has {} tokens; the model has embeddings for {}", tokenizer.vocab_size(),
-              vocabulary);
+  return fail(StatusCode::kCorrupt, "the tokenizer has {} tokens; the model has embeddings for {}",
+              tokenizer.vocab_size(), vocabulary);
 }
 
 }  // namespace butter

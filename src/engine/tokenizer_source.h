@@ -1,6 +1,7 @@
 // The tokenizer and chat template of a checkpoint: from GGUF metadata, or the files beside safetensors.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "butter/tokenizer.h"
@@ -9,8 +10,8 @@
 
 namespace butter {
 
-// Nothing where the checkpoint has no tokenizer: it runs on token ids.
-Result<std::optional<Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
+// Null where the checkpoint has no tokenizer: it runs on token ids.
+Result<std::unique_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
 
 // The source text of the chat template; nothing where there is none.
 Result<std::optional<std::string>> load_chat_template(const Checkpoint& checkpoint);

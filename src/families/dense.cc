@@ -19,19 +19,21 @@ Result<int> require_small(const Attributes& config, const std::string& key, int6
   return static_cast<int>(value);
 }
 
-Result<int> require_small_or(const Attributes& config, const std::string& key, int64_t otherwise, int64_t max) {
+Result<int> require_small_or(const Attributes& config, const std::string& key, int64_t otherwise,
+                             int64_t max) {
   BUTTER_ASSIGN(const int64_t value, config.require_int_or(key, otherwise, 1, max));
   return static_cast<int>(value);
 }
 
 Status check_heads(const DenseConfig& config, const Attributes& attributes) {
   if (config.head_dim < 1 || config.head_dim > 1024) {
-    return fail(StatusCode::kCorrupt, "{}: heads of {} values (hidden size {}, {} heads); 1 to 1024 are expected",
+    return fail(StatusCode::kCorrupt,
+                "{}: heads of {} values (hidden size {}, {} heads); 1 to 1024 are expected",
                 attributes.source(), config.head_dim, config.hidden, config.heads);
   }
   if (config.heads % config.kv_heads != 0) {
-    return fail(StatusCode::kCorrupt, "{}: {} query heads and {} KV heads; a multiple is expected", attributes.source(),
-                config.heads, config.kv_heads);
+    return fail(StatusCode::kCorrupt, "{}: {} query heads and {} KV heads; a multiple is expected",
+                attributes.source(), config.heads, config.kv_heads);
   }
   if (int64_t{config.heads} * config.head_dim > kMaxWidth) {
     return fail(StatusCode::kCorrupt, "{}: {} heads of {} values; at most {} values in all are expected",
@@ -41,11 +43,12 @@ Status check_heads(const DenseConfig& config, const Attributes& attributes) {
 }
 
 // Head width where no key states it.
-Result<int> default_head_dim(const DenseConfig& config, const DenseDefaults& defaults, const Attributes& attributes) {
+Result<int> default_head_dim(const DenseConfig& config, const DenseDefaults& defaults,
+                             const Attributes& attributes) {
   if (defaults.head_dim > 0) return defaults.head_dim;
   if (config.hidden % config.heads != 0) {
-    return fail(StatusCode::kCorrupt, "{}: the hidden size {} is not a multiple of the {} heads", attributes.source(),
-                config.hidden, config.heads);
+    return fail(StatusCode::kCorrupt, "{}: the hidden size {} is not a multiple of the {} heads",
+                attributes.source(), config.hidden, config.heads);
   }
   return config.hidden / config.heads;
 }
@@ -55,8 +58,8 @@ Result<Activation> read_activation(const Attributes& attributes) {
   if (name == "silu" || name == "swish") return Activation::kSilu;
   if (name == "gelu") return Activation::kGelu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::kGeluTanh;
-  return fail(StatusCode::kUnsupported, "hidden_act is \"{}\"; silu, gelu, gelu_pytorch_tanh and gelu_new are supported",
-              name);
+  return fail(StatusCode::kUnsupported,
+              "hidden_act is \"{}\"; silu, gelu, gelu_pytorch_tanh and gelu_new are supported", name);
 }
 
 Result<DenseConfig> read_hf(const FamilySource& source, const DenseDefaults& defaults) {
@@ -75,12 +78,14 @@ Result<DenseConfig> read_hf(const FamilySource& source, const DenseDefaults& def
   BUTTER_TRY(check_heads(config, attributes));
   BUTTER_ASSIGN(config.ffn, require_small(attributes, "intermediate_size", kMaxWidth));
   BUTTER_ASSIGN(config.vocabulary, require_small(attributes, "vocab_size", kMaxVocabulary));
-  BUTTER_ASSIGN(config.max_positions, attributes.require_int_or("max_position_embeddings", 2048, 1, kMaxPositions));
+  BUTTER_ASSIGN(config.max_positions,
+                attributes.require_int_or("max_position_embeddings", 2048, 1, kMaxPositions));
   BUTTER_ASSIGN(const double eps, attributes.require_float_or("rms_norm_eps", defaults.norm_eps, 0, 1));
   config.norm_eps = static_cast<float>(eps);
   BUTTER_ASSIGN(config.activation, read_activation(attributes));
   BUTTER_ASSIGN(config.tied, attributes.get_bool_or("tie_word_embeddings", defaults.tied));
-  BUTTER_ASSIGN(config.rope, read_hf_rope(attributes, config.head_dim, defaults.rope_theta, config.max_positions));
+  BUTTER_ASSIGN(config.rope,
+                read_hf_rope(attributes, config.head_dim, defaults.rope_theta, config.max_positions));
   return config;
 }
 
@@ -90,8 +95,8 @@ Result<int> gguf_vocabulary(const FamilySource& source, const std::string& prefi
       source.checkpoint ? source.checkpoint->find_tensor("token_embd.weight") : nullptr;
   if (embedding == nullptr) return require_small(source.config, prefix + "vocab_size", kMaxVocabulary);
   if (embedding->shape.rank() != 2 || embedding->shape[0] < 1 || embedding->shape[0] > kMaxVocabulary) {
-    return fail(StatusCode::kCorrupt, "token_embd.weight is {}; 1 to {} rows are expected", embedding->shape.to_string(),
-                kMaxVocabulary);
+    return fail(StatusCode::kCorrupt, "token_embd.weight is {}; 1 to {} rows are expected",
+                embedding->shape.to_string(), kMaxVocabulary);
   }
   return static_cast<int>(embedding->shape[0]);
 }
@@ -116,7 +121,8 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
   BUTTER_TRY(check_heads(config, attributes));
   BUTTER_ASSIGN(config.ffn, require_small(attributes, prefix + "feed_forward_length", kMaxWidth));
   BUTTER_ASSIGN(config.vocabulary, gguf_vocabulary(source, prefix));
-  BUTTER_ASSIGN(config.max_positions, attributes.require_int_or(prefix + "context_length", 2048, 1, kMaxPositions));
+  BUTTER_ASSIGN(config.max_positions,
+                attributes.require_int_or(prefix + "context_length", 2048, 1, kMaxPositions));
   BUTTER_ASSIGN(const double eps, attributes.require_float_or(prefix + "attention.layer_norm_rms_epsilon",
                                                               defaults.norm_eps, 0, 1));
   config.norm_eps = static_cast<float>(eps);
@@ -244,14 +250,16 @@ Result<std::vector<Window>> read_optional_windows(const FamilySource& source, in
   if (attributes.kind("layer_types") != AttributeKind::kAbsent) {
     BUTTER_ASSIGN(const auto types, attributes.get_strings("layer_types"));
     if (static_cast<int>(types.size()) != layers) {
-      return fail(StatusCode::kCorrupt, "layer_types has {} entries; {}, one a layer, are expected", types.size(), layers);
+      return fail(StatusCode::kCorrupt, "layer_types has {} entries; {}, one a layer, are expected",
+                  types.size(), layers);
     }
     for (size_t i = 0; i < types.size(); ++i) {
       if (types[i] == "sliding_attention") {
         windows[i] = Window{width, 0};
       } else if (types[i] != "full_attention") {
-        return fail(StatusCode::kUnsupported, "layer_types[{}] is \"{}\"; full_attention or sliding_attention is expected",
-                    i, types[i]);
+        return fail(StatusCode::kUnsupported,
+                    "layer_types[{}] is \"{}\"; full_attention or sliding_attention is expected", i,
+                    types[i]);
       }
     }
     return windows;

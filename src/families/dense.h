@@ -35,8 +35,8 @@ struct DenseConfig {
 
 // Values that a key gets when it is absent; each family has its own.
 struct DenseDefaults {
-  int kv_heads = 0;   // 0: as many as heads
-  int head_dim = 0;   // 0: hidden / heads
+  int kv_heads = 0;  // 0: as many as heads
+  int head_dim = 0;  // 0: hidden / heads
   double norm_eps = 1e-6;
   double rope_theta = 10000;
   bool tied = false;
@@ -47,8 +47,8 @@ Result<DenseConfig> read_dense(const FamilySource& source, const DenseDefaults& 
 // The spec with standard tensor names.
 Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config);
 
-// Windows of Qwen configs: only with use_sliding_window, in layers from max_window_layers on, or as layer_types
-// says (families.md 6.3).
+// Windows of Qwen configs: only with use_sliding_window, in layers from max_window_layers on, or as
+// layer_types says (families.md 6.3).
 Result<std::vector<Window>> read_optional_windows(const FamilySource& source, int layers);
 
 }  // namespace butter

@@ -34,7 +34,8 @@ const Family* find_family(const std::vector<const char*> Family::*selectors, std
   return nullptr;
 }
 
-// config.json: model_type, then architectures[0]; the text model's object in multimodal wrappers (families.md 3.1).
+// config.json: model_type, then architectures[0]; the text model's object in multimodal wrappers
+// (families.md 3.1).
 Result<const Family*> select_from_config(FamilySource& source) {
   const Attributes outer = source.config;
   for (const char* key : {"text_config", "llm_config"}) {
@@ -51,15 +52,17 @@ Result<const Family*> select_from_config(FamilySource& source) {
     if (!architectures.empty()) architecture = architectures[0];
   }
   if (const Family* family = find_family(&Family::architectures, architecture)) return family;
-  return fail(StatusCode::kUnsupported, "config.json has model_type \"{}\" and architecture \"{}\"; Butter knows {}",
-              source.model_type, architecture, family_names());
+  return fail(StatusCode::kUnsupported,
+              "config.json has model_type \"{}\" and architecture \"{}\"; Butter knows {}", source.model_type,
+              architecture, family_names());
 }
 
 Result<const Family*> select_from_gguf(FamilySource& source) {
   BUTTER_ASSIGN(const std::string_view architecture, source.config.get_string("general.architecture"));
   source.model_type = architecture;
   if (const Family* family = find_family(&Family::gguf_architectures, architecture)) return family;
-  return fail(StatusCode::kUnsupported, "general.architecture is \"{}\"; Butter knows {}", architecture, family_names());
+  return fail(StatusCode::kUnsupported, "general.architecture is \"{}\"; Butter knows {}", architecture,
+              family_names());
 }
 
 Result<ModelSpec> make_spec(FamilySource source) {

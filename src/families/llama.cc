@@ -34,7 +34,8 @@ Result<ModelSpec> mistral_spec(const FamilySource& source) {
   BUTTER_TRY(read_biases(source, config));
   config.permuted_qk = source.gguf();
   if (!source.gguf() && !source.config.is_null("sliding_window")) {  // absent is not null here
-    BUTTER_ASSIGN(const int64_t window, source.config.require_int_or("sliding_window", 4096, 1, int64_t{1} << 31));
+    BUTTER_ASSIGN(const int64_t window,
+                  source.config.require_int_or("sliding_window", 4096, 1, int64_t{1} << 31));
     config.windows.assign(static_cast<size_t>(config.layers), Window{window, 0});
   }
   return dense_spec(source, config);

@@ -1,4 +1,5 @@
-// Llama 2 and 3, SmolLM2 and others of the same block; Mistral, the same with a sliding window (families.md 6.1).
+// Llama 2 and 3, SmolLM2 and others of the same block; Mistral, the same with a sliding window
+// (families.md 6.1).
 #pragma once
 
 #include "families/family.h"

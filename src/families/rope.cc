@@ -13,14 +13,16 @@ constexpr double kMaxTheta = 1e15;
 
 std::vector<double> plain_inv_freq(double theta, int rotary) {
   std::vector<double> inv_freq(static_cast<size_t>(rotary / 2));
-  for (size_t i = 0; i < inv_freq.size(); ++i) inv_freq[i] = std::pow(theta, -2.0 * static_cast<double>(i) / rotary);
+  for (size_t i = 0; i < inv_freq.size(); ++i)
+    inv_freq[i] = std::pow(theta, -2.0 * static_cast<double>(i) / rotary);
   return inv_freq;
 }
 
 Status check_rotary(int rotary, int head_dim, const std::string& where) {
   if (rotary < 2 || rotary > head_dim || rotary % 2 != 0) {
-    return fail(StatusCode::kCorrupt, "{}: the rotary width is {}; an even number from 2 to the head width {} is expected",
-                where, rotary, head_dim);
+    return fail(StatusCode::kCorrupt,
+                "{}: the rotary width is {}; an even number from 2 to the head width {} is expected", where,
+                rotary, head_dim);
   }
   return {};
 }
@@ -30,7 +32,8 @@ Status apply_llama3(const Attributes& scaling, RopeTable& table) {
   BUTTER_ASSIGN(const double factor, scaling.require_float("factor", 1e-6, 1e6));
   BUTTER_ASSIGN(const double low, scaling.require_float_or("low_freq_factor", 1, 1e-6, 1e6));
   BUTTER_ASSIGN(const double high, scaling.require_float_or("high_freq_factor", 4, 1e-6, 1e6));
-  BUTTER_ASSIGN(const double original, scaling.require_float_or("original_max_position_embeddings", 8192, 1, 1e12));
+  BUTTER_ASSIGN(const double original,
+                scaling.require_float_or("original_max_position_embeddings", 8192, 1, 1e12));
   if (high <= low) {
     return fail(StatusCode::kCorrupt, "{} is {}; more than low_freq_factor {} is expected",
                 scaling.full_name("high_freq_factor"), high, low);
@@ -102,7 +105,8 @@ Status read_hf_yarn(const Attributes& scaling, double theta, int64_t max_positio
 
 }  // namespace
 
-Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double default_theta, int64_t max_positions) {
+Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double default_theta,
+                               int64_t max_positions) {
   Attributes scaling;
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (config.kind(key) != AttributeKind::kAbsent) {
@@ -110,7 +114,8 @@ Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double de
       break;
     }
   }
-  BUTTER_ASSIGN(const double outer_theta, config.require_float_or("rope_theta", default_theta, 1e-3, kMaxTheta));
+  BUTTER_ASSIGN(const double outer_theta,
+                config.require_float_or("rope_theta", default_theta, 1e-3, kMaxTheta));
   BUTTER_ASSIGN(const double theta, scaling.require_float_or("rope_theta", outer_theta, 1e-3, kMaxTheta));
   BUTTER_ASSIGN(const double outer_partial, config.require_float_or("partial_rotary_factor", 1, 0, 1));
   BUTTER_ASSIGN(const double partial, scaling.require_float_or("partial_rotary_factor", outer_partial, 0, 1));
@@ -142,8 +147,10 @@ Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double de
 Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& prefix, int head_dim,
                                  double default_theta) {
   const Attributes& config = source.config;
-  BUTTER_ASSIGN(const double theta, config.require_float_or(prefix + "rope.freq_base", default_theta, 1e-3, kMaxTheta));
-  BUTTER_ASSIGN(const int64_t rotary, config.require_int_or(prefix + "rope.dimension_count", head_dim, 0, 1 << 20));
+  BUTTER_ASSIGN(const double theta,
+                config.require_float_or(prefix + "rope.freq_base", default_theta, 1e-3, kMaxTheta));
+  BUTTER_ASSIGN(const int64_t rotary,
+                config.require_int_or(prefix + "rope.dimension_count", head_dim, 0, 1 << 20));
   BUTTER_TRY(check_rotary(static_cast<int>(rotary), head_dim, prefix + "rope.dimension_count"));
   RopeTable table;
   table.inv_freq = plain_inv_freq(theta, static_cast<int>(rotary));
@@ -160,14 +167,16 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
     BUTTER_ASSIGN(yarn.original,
                   config.require_float_or(prefix + "rope.scaling.original_context_length", context, 1, 1e12));
     apply_yarn(yarn, table);
-    BUTTER_ASSIGN(const double amplitude,
-                  config.require_float_or(prefix + "rope.scaling.attn_factor", yarn_mscale(factor, 1), 1e-6, 1e6));
+    BUTTER_ASSIGN(const double amplitude, config.require_float_or(prefix + "rope.scaling.attn_factor",
+                                                                  yarn_mscale(factor, 1), 1e-6, 1e6));
     table.amplitude = static_cast<float>(amplitude);
   } else if (type != "none") {
-    return fail(StatusCode::kUnsupported, "{}rope.scaling.type is \"{}\"; none, linear and yarn are supported", prefix, type);
+    return fail(StatusCode::kUnsupported,
+                "{}rope.scaling.type is \"{}\"; none, linear and yarn are supported", prefix, type);
   }
 
-  const TensorView* divisors = source.checkpoint ? source.checkpoint->find_tensor("rope_freqs.weight") : nullptr;
+  const TensorView* divisors =
+      source.checkpoint ? source.checkpoint->find_tensor("rope_freqs.weight") : nullptr;
   if (divisors == nullptr) return table;
   const auto pairs = static_cast<int64_t>(table.inv_freq.size());
   BUTTER_ASSIGN(const TensorView view, source.checkpoint->require_tensor("rope_freqs.weight", Shape{pairs}));
@@ -175,7 +184,8 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
   dequantise_row(view.dtype, view.data, pairs, values.data());
   for (size_t i = 0; i < values.size(); ++i) {
     if (!(values[i] > 0)) {
-      return fail(StatusCode::kCorrupt, "rope_freqs.weight[{}] is {}; a positive number is expected", i, values[i]);
+      return fail(StatusCode::kCorrupt, "rope_freqs.weight[{}] is {}; a positive number is expected", i,
+                  values[i]);
     }
     table.inv_freq[i] /= values[i];
   }

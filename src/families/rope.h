@@ -1,13 +1,15 @@
-// Rope tables from configurations: base, partial rotation and scaling, folded into inv_freq (families.md 3.5).
+// Rope tables from configurations: base, partial rotation and scaling, folded into inv_freq
+// (families.md 3.5).
 #pragma once
 
 #include "families/family.h"
 
 namespace butter {
 
-// From config.json: rope_parameters, or rope_scaling with top-level rope_theta. `head_dim` and the partial factor
-// give the rotated width, which must be even.
-Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double default_theta, int64_t max_positions);
+// From config.json: rope_parameters, or rope_scaling with top-level rope_theta. `head_dim` and the partial
+// factor give the rotated width, which must be even.
+Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double default_theta,
+                               int64_t max_positions);
 
 // From GGUF metadata (`prefix` is "llama.") and, where the file has one, the tensor rope_freqs of divisors.
 Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& prefix, int head_dim,

@@ -8,8 +8,20 @@
 namespace butter {
 
 enum class TensorRole {
-  kPreNorm, kQ, kK, kV, kO, kQNorm, kKNorm, kFfnNorm, kGate, kUp, kDown,  // of a layer
-  kEmbedding, kFinalNorm, kHead,                                        // of the model
+  kPreNorm,
+  kQ,
+  kK,
+  kV,
+  kO,
+  kQNorm,
+  kKNorm,
+  kFfnNorm,
+  kGate,
+  kUp,
+  kDown,  // of a layer
+  kEmbedding,
+  kFinalNorm,
+  kHead,  // of the model
 };
 
 // "model.layers.3.self_attn.q_proj" or "blk.3.attn_q": the name without ".weight" or ".bias".

@@ -2,8 +2,8 @@
 //
 // ReferenceDevice: float32 rows and arithmetic, scalar text: the specification. CpuDevice: the fast one.
 // A device runs one step at a time; the engine serialises them. start_step() validates everything first and
-// may return before the work is done; only finish_step() waits. A step that fails leaves the caches' committed
-// rows as they were: it wrote only rows that the sequences had not committed.
+// may return before the work is done; only finish_step() waits. A step that fails leaves the caches'
+// committed rows as they were: it wrote only rows that the sequences had not committed.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ namespace butter {
 
 // The pages of one window class of one sequence, for one step.
 struct ClassPages {
-  // Block bases by logical page in two runs: kept from page 0, sealed from first_sealed (kv_view.h). In a step
-  // that fills pages, those are among the sealed ones: SealOp writes them.
+  // Block bases by logical page in two runs: kept from page 0, sealed from first_sealed (kv_view.h). In a
+  // step that fills pages, those are among the sealed ones: SealOp writes them.
   std::span<std::byte* const> kept;
   std::span<std::byte* const> sealed;
   int64_t first_sealed = 0;
@@ -74,7 +74,8 @@ class PreparedProgram {
 };
 
 // Called after each op of a step that is traced: rows [rows][width] of the slot that the op wrote.
-using TraceFn = std::function<void(const OpLabel& label, const Slot& slot, const float* rows, int64_t row_count)>;
+using TraceFn =
+    std::function<void(const OpLabel& label, const Slot& slot, const float* rows, int64_t row_count)>;
 
 struct DeviceInfo {
   std::string name;  // "cpu", "reference"
@@ -90,8 +91,8 @@ class Device {
   // The type of raw KV rows for a model that asks for `wanted` (the reference device answers F32).
   virtual DType raw_dtype(DType wanted) const = 0;
 
-  // Weights. The view must stay valid for the device's life unless `copied` says that the device keeps nothing
-  // of it. Names are for error messages.
+  // Weights. The view must stay valid for the device's life unless `copied` says that the device keeps
+  // nothing of it. Names are for error messages.
   struct LoadedWeight {
     WeightId id = kNone;
     bool copied = false;  // the view's bytes are no longer needed
@@ -108,9 +109,11 @@ class Device {
 
   // Workspace that prepare() will allocate for these limits, to the byte.
   virtual int64_t workspace_bytes(const Program& program, const StepLimits& limits) const = 0;
-  virtual Result<std::unique_ptr<PreparedProgram>> prepare(const Program& program, const StepLimits& limits) = 0;
+  virtual Result<std::unique_ptr<PreparedProgram>> prepare(const Program& program,
+                                                           const StepLimits& limits) = 0;
 
-  virtual Status start_step(PreparedProgram& prepared, const StepInputs& inputs, const TraceFn* trace = nullptr) = 0;
+  virtual Status start_step(PreparedProgram& prepared, const StepInputs& inputs,
+                            const TraceFn* trace = nullptr) = 0;
   virtual Status finish_step(PreparedProgram& prepared) = 0;
 
   // Submissions are numbered from 1; a page that submission n read may be reused once completed() >= n.

@@ -27,7 +27,9 @@ BlockLayout lay_out(const std::vector<KvLayerShape>& class_layers, const RecordB
 
 }  // namespace
 
-bool KvScheme::seals() const { return key->seals || value->seals; }
+bool KvScheme::seals() const {
+  return key->seals || value->seals;
+}
 
 BlockLayout sealed_layout(const std::vector<KvLayerShape>& class_layers, const KvScheme& scheme) {
   return lay_out(class_layers, [&](const KvLayerShape& shape, Side side) {

@@ -21,16 +21,20 @@ namespace butter {
 constexpr int kPageRows = 64;
 constexpr int kPinnedRows = 4;  // positions that lossy formats keep raw for the sequence's life
 
-inline int64_t page_of(int64_t position) { return position / kPageRows; }
-inline int64_t pages_for(int64_t positions) { return (positions + kPageRows - 1) / kPageRows; }
+inline int64_t page_of(int64_t position) {
+  return position / kPageRows;
+}
+inline int64_t pages_for(int64_t positions) {
+  return (positions + kPageRows - 1) / kPageRows;
+}
 
 enum class Side : uint8_t { kKey, kValue };
 
 // What a codec must know of the rows it stores: constant for one side of one layer.
 struct RowShape {
-  int dim = 0;                // values in a row
-  DType raw = DType::kF16;    // type of raw rows: F16, BF16, or F32 on the reference device
-  int layer = 0;              // the model's layer index (seeds)
+  int dim = 0;              // values in a row
+  DType raw = DType::kF16;  // type of raw rows: F16, BF16, or F32 on the reference device
+  int layer = 0;            // the model's layer index (seeds)
   Side side = Side::kKey;
 };
 

@@ -18,8 +18,8 @@
 
 namespace butter {
 
-using SlotId = int;      // index into Program::slots
-using WeightId = int;    // handle of a weight that the device holds
+using SlotId = int;    // index into Program::slots
+using WeightId = int;  // handle of a weight that the device holds
 constexpr int kNone = -1;
 
 enum class SlotRows : uint8_t {
@@ -40,8 +40,8 @@ struct EmbedOp {
   SlotId out = kNone;
 };
 
-// Root-mean-square norm of each of `runs` equal runs of a row: x / sqrt(mean(x²) + eps) · w (families.md 3.4).
-// The weight spans the row, or one run (shared_weight: per-head q/k norms), or is absent.
+// Root-mean-square norm of each of `runs` equal runs of a row: x / sqrt(mean(x²) + eps) · w
+// (families.md 3.4). The weight spans the row, or one run (shared_weight: per-head q/k norms), or is absent.
 struct RmsNormOp {
   SlotId in = kNone;
   SlotId out = kNone;  // may equal in
@@ -114,7 +114,8 @@ struct GatherRowsOp {
   SlotId out = kNone;
 };
 
-using Op = std::variant<EmbedOp, RmsNormOp, LinearOp, RopeOp, WriteKvOp, SealOp, AttendOp, ActivateMulOp, GatherRowsOp>;
+using Op = std::variant<EmbedOp, RmsNormOp, LinearOp, RopeOp, WriteKvOp, SealOp, AttendOp, ActivateMulOp,
+                        GatherRowsOp>;
 
 // The slot that an op leaves its result in, for traces; kNone where it leaves none (write kv, seal).
 SlotId written_slot(const Op& op);

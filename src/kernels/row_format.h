@@ -32,8 +32,7 @@ struct Record {
   const std::byte* data = nullptr;
   // Rows to read, from the first. Below 64 only for raw rows: an open page, or the pinned ones.
   int rows = kPageRows;
-  // What this verb will read a little later, for formats whose records are too small for the hardware to keep
-  // up with: a hint to prefetch while working, never read; null at the end.
+  // What this verb will read a little later, to prefetch while working; null at the end. Never read.
   const std::byte* ahead = nullptr;
 };
 

@@ -9,8 +9,12 @@
 namespace butter {
 namespace {
 
-int64_t raw_record_bytes(const RowShape& shape) { return raw_rows_bytes(shape, kPageRows); }
-bool any_dim(int dim) { return dim > 0; }
+int64_t raw_record_bytes(const RowShape& shape) {
+  return raw_rows_bytes(shape, kPageRows);
+}
+bool any_dim(int dim) {
+  return dim > 0;
+}
 
 std::vector<const RowFormat*>& formats() {
   static std::vector<const RowFormat*> table = {&raw_format()};
@@ -20,15 +24,19 @@ std::vector<const RowFormat*>& formats() {
 }  // namespace
 
 const RowFormat& raw_format() {
-  static const RowFormat format = {"raw", false, raw_record_bytes, any_dim, &reference::raw_codec(), cpu::raw_codec};
+  static const RowFormat format = {"raw",         false, raw_record_bytes, any_dim, &reference::raw_codec(),
+                                   cpu::raw_codec};
   return format;
 }
 
-const std::vector<const RowFormat*>& row_formats() { return formats(); }
+const std::vector<const RowFormat*>& row_formats() {
+  return formats();
+}
 
 const RowFormat* find_row_format(std::string_view name) {
   const auto& table = formats();
-  const auto found = std::find_if(table.begin(), table.end(), [&](const RowFormat* f) { return name == f->name; });
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const RowFormat* f) { return name == f->name; });
   return found == table.end() ? nullptr : *found;
 }
 

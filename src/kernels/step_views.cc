@@ -8,11 +8,14 @@ namespace butter {
 namespace {
 
 // A step of n rows touches at most this many pages of a sequence, wherever it starts.
-int64_t touched_pages(int64_t rows) { return (rows + kPageRows - 2) / kPageRows + 1; }
+int64_t touched_pages(int64_t rows) {
+  return (rows + kPageRows - 2) / kPageRows + 1;
+}
 
 int64_t scratch_page(const Program& program, DType raw) {
   int64_t bytes = 0;
-  for (const KvLayerShape& shape : program.kv_layers) bytes = std::max(bytes, raw_layout({shape}, raw, kPageRows).bytes);
+  for (const KvLayerShape& shape : program.kv_layers)
+    bytes = std::max(bytes, raw_layout({shape}, raw, kPageRows).bytes);
   return bytes;
 }
 
@@ -56,7 +59,8 @@ Status StepViews::check(const StepInputs& inputs) const {
       const int64_t end = sequence.position + sequence.rows;
       const int64_t seen = pages.window.none() ? end : std::min(end, pages.window.max_size);
       if (seen > limits_.max_positions) {
-        return fail(StatusCode::kLimit, "a query of the step sees {} positions; the workspace was made for {}", seen,
+        return fail(StatusCode::kLimit,
+                    "a query of the step sees {} positions; the workspace was made for {}", seen,
                     limits_.max_positions);
       }
     }

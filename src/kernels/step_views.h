@@ -1,6 +1,7 @@
 // StepViews: the KvView of every (KV layer, sequence) of a step, made before the step starts.
 //
-// Also checks that a step's inputs keep the device's promises. Storage is sized once, for the prepared limits.
+// Also checks that a step's inputs keep the device's promises. Storage is sized once, for the prepared
+// limits.
 #pragma once
 
 #include <vector>

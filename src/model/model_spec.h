@@ -20,8 +20,9 @@ namespace butter {
 struct TensorRef {
   std::string name;
   Shape shape;
-  // GGUF files of some architectures store q and k rows permuted, head by head, so that rope pairs are adjacent
-  // (new row 2i + s = old row s·D/2 + i). The number of heads to undo that for; 0: rows are as they should be.
+  // GGUF files of some architectures store q and k rows permuted, head by head, so that rope pairs are
+  // adjacent (new row 2i + s = old row s·D/2 + i). The number of heads to undo that for; 0: rows are as they
+  // should be.
   int permuted_heads = 0;
 };
 
@@ -66,7 +67,7 @@ struct LayerSpec {
 };
 
 struct ModelSpec {
-  std::string family;        // for people: "llama"
+  std::string family;  // for people: "llama"
   int vocabulary = 0;
   int hidden = 0;
   int64_t max_positions = 0;  // as advertised

@@ -9,20 +9,24 @@ namespace butter {
 
 Status Sampler::check(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || std::isinf(options.temperature)) {
-    return fail(StatusCode::kInvalidArgument, "--temperature is {}; a finite number that is 0 or more is expected",
-                options.temperature);
+    return fail(StatusCode::kInvalidArgument,
+                "--temperature is {}; a finite number that is 0 or more is expected", options.temperature);
   }
   if (!(options.top_p > 0 && options.top_p <= 1)) {
-    return fail(StatusCode::kInvalidArgument, "--top-p is {}; a number above 0 and up to 1 is expected", options.top_p);
+    return fail(StatusCode::kInvalidArgument, "--top-p is {}; a number above 0 and up to 1 is expected",
+                options.top_p);
   }
   if (!(options.min_p >= 0 && options.min_p <= 1)) {
-    return fail(StatusCode::kInvalidArgument, "--min-p is {}; a number from 0 to 1 is expected", options.min_p);
+    return fail(StatusCode::kInvalidArgument, "--min-p is {}; a number from 0 to 1 is expected",
+                options.min_p);
   }
   if (options.top_k < 0) {
-    return fail(StatusCode::kInvalidArgument, "--top-k is {}; 0 (no limit) or more is expected", options.top_k);
+    return fail(StatusCode::kInvalidArgument, "--top-k is {}; 0 (no limit) or more is expected",
+                options.top_k);
   }
   if (!(options.repetition_penalty > 0) || std::isinf(options.repetition_penalty)) {
-    return fail(StatusCode::kInvalidArgument, "--repetition-penalty is {}; a finite number above 0 is expected",
+    return fail(StatusCode::kInvalidArgument,
+                "--repetition-penalty is {}; a finite number above 0 is expected",
                 options.repetition_penalty);
   }
   return {};
@@ -84,7 +88,8 @@ int32_t Sampler::draw(float top) {
     candidates_.resize(static_cast<size_t>(options_.top_k));
   }
   if (options_.top_p < 1) cut_to_nucleus();
-  if (options_.min_p > 0) std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < options_.min_p; });
+  if (options_.min_p > 0)
+    std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < options_.min_p; });
   double total = 0;
   for (const Candidate& c : candidates_) total += c.weight;
   double remaining = uniform() * total;
@@ -98,12 +103,13 @@ int32_t Sampler::draw(float top) {
 // Brings the `count` most likely candidates to the front, in order.
 void Sampler::sort_best(size_t count) {
   const auto middle = candidates_.begin() + static_cast<std::ptrdiff_t>(std::min(count, candidates_.size()));
-  if (middle != candidates_.end()) std::nth_element(candidates_.begin(), middle, candidates_.end(), more_likely);
+  if (middle != candidates_.end())
+    std::nth_element(candidates_.begin(), middle, candidates_.end(), more_likely);
   std::sort(candidates_.begin(), middle, more_likely);
 }
 
-// Keeps the fewest most likely candidates whose weights reach top_p of all (Holtzman et al. 2020). Sorts only as
-// many as that takes: usually a few dozen of a vocabulary.
+// Keeps the fewest most likely candidates whose weights reach top_p of all (Holtzman et al. 2020). Sorts only
+// as many as that takes: usually a few dozen of a vocabulary.
 void Sampler::cut_to_nucleus() {
   double total = 0;
   for (const Candidate& c : candidates_) total += c.weight;

@@ -1,8 +1,8 @@
 // WeightLoader: brings a checkpoint's tensors onto a device, in the order that the decoder asks for them.
 //
 // Checks the shape against the spec, undoes GGUF's row permutation, and lets go of the mapped pages of every
-// tensor that the device copied. A tensor that the device reads in place stays mapped, or, if its rows had to be
-// reordered, lives in a buffer that the store owns.
+// tensor that the device copied. A tensor that the device reads in place stays mapped, or, if its rows had to
+// be reordered, lives in a buffer that the store owns.
 #pragma once
 
 #include <functional>

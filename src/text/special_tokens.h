@@ -10,13 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace butter {
+#include "butter/tokenizer.h"
 
-// Bytes [begin, end) of a text.
-struct TextSpan {
-  size_t begin = 0;
-  size_t end = 0;
-};
+namespace butter {
 
 class SpecialTokens {
  public:

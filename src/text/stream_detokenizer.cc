@@ -1,4 +1,4 @@
-#include "text/stream_detokenizer.h"
+#include "butter/tokenizer.h"
 
 #include "text/utf8.h"
 

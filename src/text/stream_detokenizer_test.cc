@@ -1,4 +1,4 @@
-#include "text/stream_detokenizer.h"
+#include "butter/tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace butter {
 namespace {
 
 const Tokenizer& byte_tokenizer() {
-  static const Tokenizer* const kTokenizer = new Tokenizer(Tokenizer::create(byte_spec()).value());
+  static const Tokenizer* const kTokenizer = new BpeTokenizer(BpeTokenizer::create(byte_spec()).value());
   return *kTokenizer;
 }
 

@@ -33,12 +33,12 @@ std::optional<TokenType> token_type_of(int64_t number) {
   return static_cast<TokenType>(number);
 }
 
-// Checks a spec and fills a Tokenizer from it, one step after the other.
-class Tokenizer::Builder {
+// Checks a spec and fills a BpeTokenizer from it, one step after the other.
+class BpeTokenizer::Builder {
  public:
   explicit Builder(const TokenizerSpec& spec) : spec_(spec) {}
 
-  Result<Tokenizer> build() {
+  Result<BpeTokenizer> build() {
     BUTTER_TRY(check_counts());
     BUTTER_ASSIGN(made_.pre_tokenizer_, PreTokenizer::create(spec_.pre_tokenizer));
     BUTTER_TRY(add_tokens());
@@ -65,11 +65,11 @@ class Tokenizer::Builder {
   Result<TokenId> part_of_merge(size_t rank, std::string_view part) const;
 
   const TokenizerSpec& spec_;
-  Tokenizer made_;
+  BpeTokenizer made_;
   std::unordered_map<std::string_view, TokenId> ids_;  // by the file's spelling
 };
 
-Status Tokenizer::Builder::check_counts() const {
+Status BpeTokenizer::Builder::check_counts() const {
   if (spec_.model != "gpt2") {
     return fail(StatusCode::kUnsupported, "tokenizer model {} is not one that Butter knows: gpt2",
                 shown_text(spec_.model));
@@ -90,7 +90,7 @@ Status Tokenizer::Builder::check_counts() const {
   return {};
 }
 
-Status Tokenizer::Builder::add_tokens() {
+Status BpeTokenizer::Builder::add_tokens() {
   made_.types_ = spec_.types;
   made_.types_.resize(spec_.tokens.size(), TokenType::kNormal);
   made_.piece_ends_.reserve(spec_.tokens.size());
@@ -99,7 +99,7 @@ Status Tokenizer::Builder::add_tokens() {
   return {};
 }
 
-Status Tokenizer::Builder::add_token(TokenId id) {
+Status BpeTokenizer::Builder::add_token(TokenId id) {
   const std::string_view text = spec_.tokens[static_cast<size_t>(id)];
   const TokenType type = made_.types_[static_cast<size_t>(id)];
   if (!token_type_of(static_cast<int64_t>(type))) {
@@ -135,7 +135,7 @@ Status Tokenizer::Builder::add_token(TokenId id) {
   return {};
 }
 
-void Tokenizer::Builder::set_byte_ids() {
+void BpeTokenizer::Builder::set_byte_ids() {
   const TokenId missing = spec_.unknown_for_missing_bytes ? made_.unk_id_.value_or(-1) : -1;
   for (int byte = 0; byte < 256; ++byte) {
     const auto found = ids_.find(spelling_of_byte(static_cast<uint8_t>(byte)));
@@ -143,7 +143,7 @@ void Tokenizer::Builder::set_byte_ids() {
   }
 }
 
-Result<TokenId> Tokenizer::Builder::part_of_merge(size_t rank, std::string_view part) const {
+Result<TokenId> BpeTokenizer::Builder::part_of_merge(size_t rank, std::string_view part) const {
   const auto found = ids_.find(part);
   if (found == ids_.end()) {
     return fail(StatusCode::kCorrupt, "merge {} ({}) needs {}, which is not a token", rank,
@@ -152,7 +152,7 @@ Result<TokenId> Tokenizer::Builder::part_of_merge(size_t rank, std::string_view 
   return found->second;
 }
 
-Status Tokenizer::Builder::add_merges() {
+Status BpeTokenizer::Builder::add_merges() {
   made_.merges_ = MergeTable(spec_.merges.size());
   std::string merged_text;
   for (size_t rank = 0; rank < spec_.merges.size(); ++rank) {
@@ -172,7 +172,7 @@ Status Tokenizer::Builder::add_merges() {
   return {};
 }
 
-void Tokenizer::Builder::collect_special_tokens() {
+void BpeTokenizer::Builder::collect_special_tokens() {
   std::vector<SpecialTokens::Token> special;
   for (size_t id = 0; id < spec_.tokens.size(); ++id) {
     const TokenType type = made_.types_[id];
@@ -184,7 +184,7 @@ void Tokenizer::Builder::collect_special_tokens() {
   made_.special_ = SpecialTokens(std::move(special));
 }
 
-void Tokenizer::Builder::index_normal_tokens() {
+void BpeTokenizer::Builder::index_normal_tokens() {
   for (size_t id = 0; id < spec_.tokens.size(); ++id) {
     // Of two spellings of the same bytes, only that of the byte alphabet is a word's.
     std::string bytes;
@@ -194,8 +194,8 @@ void Tokenizer::Builder::index_normal_tokens() {
   std::ranges::sort(made_.normal_by_piece_, {}, [&](TokenId id) { return made_.piece(id); });
 }
 
-Result<std::optional<TokenId>> Tokenizer::Builder::checked_id(std::string_view name,
-                                                              std::optional<int64_t> id) const {
+Result<std::optional<TokenId>> BpeTokenizer::Builder::checked_id(std::string_view name,
+                                                                 std::optional<int64_t> id) const {
   if (!id) return std::optional<TokenId>();
   if (*id < 0 || *id >= static_cast<int64_t>(spec_.tokens.size())) {
     return fail(StatusCode::kCorrupt, "the tokenizer's {} id is {}; 0 to {} are expected", name, *id,
@@ -204,7 +204,7 @@ Result<std::optional<TokenId>> Tokenizer::Builder::checked_id(std::string_view n
   return std::optional<TokenId>(static_cast<TokenId>(*id));
 }
 
-Status Tokenizer::Builder::set_ids() {
+Status BpeTokenizer::Builder::set_ids() {
   BUTTER_ASSIGN(made_.bos_id_, checked_id("BOS", spec_.bos_id));
   BUTTER_ASSIGN(made_.eos_id_, checked_id("EOS", spec_.eos_id));
   BUTTER_ASSIGN(made_.unk_id_, checked_id("unknown", spec_.unk_id));
@@ -219,7 +219,7 @@ Status Tokenizer::Builder::set_ids() {
   return {};
 }
 
-Status Tokenizer::Builder::set_flags() {
+Status BpeTokenizer::Builder::set_flags() {
   const auto needs = [](std::string_view flag, std::string_view id) {
     return fail(StatusCode::kCorrupt, "the tokenizer asks for {} and does not name the id of its {} token",
                 flag, id);
@@ -238,7 +238,7 @@ Status Tokenizer::Builder::set_flags() {
   return {};
 }
 
-Result<Tokenizer> Tokenizer::create(const TokenizerSpec& spec) {
+Result<BpeTokenizer> BpeTokenizer::create(const TokenizerSpec& spec) {
   return Builder(spec).build();
 }
 
@@ -246,9 +246,9 @@ Result<Tokenizer> Tokenizer::create(const TokenizerSpec& spec) {
 //
 // Most words of a text have been met before in it. So a cache, direct mapped, remembers where in the ids a
 // word's ids stand: it holds no copies, neither of words nor of ids.
-class Tokenizer::Encoder {
+class BpeTokenizer::Encoder {
  public:
-  Encoder(const Tokenizer& tokenizer, size_t text_bytes)
+  Encoder(const BpeTokenizer& tokenizer, size_t text_bytes)
       : tokenizer_(tokenizer),
         words_(tokenizer.pre_tokenizer_),
         pairs_(tokenizer.merges_, tokenizer.byte_ids_) {
@@ -322,7 +322,7 @@ class Tokenizer::Encoder {
     pairs_.encode(word, &ids_);
   }
 
-  const Tokenizer& tokenizer_;
+  const BpeTokenizer& tokenizer_;
   WordReader words_;
   BytePairEncoder pairs_;
   std::vector<Slot> cache_;
@@ -330,7 +330,7 @@ class Tokenizer::Encoder {
   std::vector<TokenId> ids_;
 };
 
-Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+Result<std::vector<TokenId>> BpeTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   if (text.size() > kMaxTextBytes) {
     return fail(StatusCode::kLimit, "the text has {} bytes; at most {} are tokenized at once", text.size(),
                 kMaxTextBytes);
@@ -353,7 +353,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const Enco
   return ids;
 }
 
-std::string Tokenizer::decode(std::span<const TokenId> ids, const DecodeOptions& options) const {
+std::string BpeTokenizer::decode(std::span<const TokenId> ids, const DecodeOptions& options) const {
   std::string bytes;
   for (const TokenId id : ids) {
     const TokenType kind = type(id);
@@ -363,19 +363,19 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, const DecodeOptions&
   return bytes;
 }
 
-std::string_view Tokenizer::piece(TokenId id) const {
+std::string_view BpeTokenizer::piece(TokenId id) const {
   if (id < 0 || id >= vocab_size()) return {};
   const auto at = static_cast<size_t>(id);
   const size_t begin = at == 0 ? 0 : piece_ends_[at - 1];
   return std::string_view(piece_bytes_).substr(begin, piece_ends_[at] - begin);
 }
 
-TokenType Tokenizer::type(TokenId id) const {
+TokenType BpeTokenizer::type(TokenId id) const {
   return id < 0 || id >= vocab_size() ? TokenType::kUnused : types_[static_cast<size_t>(id)];
 }
 
 bool Tokenizer::is_end(TokenId id) const {
-  return std::ranges::binary_search(end_ids_, id);
+  return std::ranges::binary_search(end_ids(), id);
 }
 
 }  // namespace butter

@@ -1,4 +1,4 @@
-// Tokenizer: text to token ids and back, for byte-level BPE vocabularies (GPT-2's kind).
+// BpeTokenizer: the Tokenizer of byte-level BPE vocabularies (GPT-2's kind).
 //
 // Made from a TokenizerSpec, which is what a GGUF file's metadata says, or from a tokenizer.json. Ids equal
 // those of PyPI `tokenizers` for well-formed UTF-8. Any other bytes are taken too: a byte that is not part
@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "butter/tokenizer.h"
 #include "core/status.h"
 #include "text/byte_pair_encoder.h"
 #include "text/pre_tokenizer.h"
@@ -26,22 +27,10 @@
 
 namespace butter {
 
-using TokenId = int32_t;
-
-// What kind of thing a token is; the numbers are those of GGUF's tokenizer.ggml.token_type.
-enum class TokenType : uint8_t {
-  kNormal = 1,       // spelled in the byte alphabet
-  kUnknown = 2,      // stands for what the vocabulary cannot spell
-  kControl = 3,      // special: <|im_start|>; parsed in text only where asked
-  kUserDefined = 4,  // matched in text as it is spelled, always
-  kUnused = 5,       // a place without a meaning; decodes to nothing
-  kByte = 6,         // SentencePiece's <0x0A>; no byte-level vocabulary has it
-};
-
 // A number of tokenizer.ggml.token_type, if it is one.
 std::optional<TokenType> token_type_of(int64_t number);
 
-// What a file says about its tokenizer: plain data, not yet believed (Tokenizer::create checks it). Views
+// What a file says about its tokenizer: plain data, not yet believed (BpeTokenizer::create checks it). Views
 // must live until create() returns, no longer; a reader that has to make strings keeps them in `owner`.
 struct TokenizerSpec {
   std::string model = "gpt2";  // tokenizer.ggml.model; "gpt2" is byte-level BPE, and the only one so far
@@ -66,20 +55,7 @@ struct TokenizerSpec {
   std::shared_ptr<const void> owner;
 };
 
-struct EncodeOptions {
-  bool add_bos = true;         // BOS first, if the file asks for it and the ids do not begin with it
-  bool add_eos = true;         // EOS last, likewise
-  bool parse_special = false;  // control tokens that stand in the text are those tokens, not text
-  // With parse_special: parts of the text in which they are text all the same (what people wrote, inside
-  // what a chat template wrote). A token that touches one is text. Sorted, disjoint.
-  std::span<const TextSpan> content = {};
-};
-
-struct DecodeOptions {
-  bool skip_special = false;  // control and unknown tokens decode to nothing
-};
-
-class Tokenizer {
+class BpeTokenizer final : public Tokenizer {
  public:
   static constexpr size_t kMaxTokens = size_t{1} << 22;
   static constexpr size_t kMaxTokenBytes = size_t{1} << 16;
@@ -87,46 +63,46 @@ class Tokenizer {
   static constexpr size_t kMaxJsonBytes = size_t{1} << 27;
 
   // An error names the token, merge, id or name that is wrong.
-  static Result<Tokenizer> create(const TokenizerSpec& spec);
+  static Result<BpeTokenizer> create(const TokenizerSpec& spec);
 
   // From the text of a Hugging Face tokenizer.json; the other two files add the ids that tokenizer.json does
   // not tell (empty: there is no such file). BOS and EOS are added where tokenizer_config.json says so with
   // add_bos_token or add_eos_token, else where the post-processor does. A construct outside byte-level BPE is
   // an error that names it.
-  static Result<Tokenizer> from_tokenizer_json(std::string_view tokenizer_json,
-                                               std::string_view tokenizer_config_json = {},
-                                               std::string_view generation_config_json = {});
+  static Result<BpeTokenizer> from_tokenizer_json(std::string_view tokenizer_json,
+                                                  std::string_view tokenizer_config_json = {},
+                                                  std::string_view generation_config_json = {});
 
   // Errors: kLimit for a text above kMaxTextBytes or one that the pre-tokenizer gives up on.
-  Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  using Tokenizer::decode;
+  using Tokenizer::encode;
+  Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options) const override;
 
   // The bytes of the ids. Ids that the vocabulary lacks add nothing (a model's logits may be padded).
-  std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;
+  std::string decode(std::span<const TokenId> ids, const DecodeOptions& options) const override;
 
   // The bytes that a token stands for; empty for an unused or unknown id. Valid while the Tokenizer lives.
-  std::string_view piece(TokenId id) const;
+  std::string_view piece(TokenId id) const override;
   // kUnused for an id that the vocabulary lacks.
-  TokenType type(TokenId id) const;
+  TokenType type(TokenId id) const override;
   // The id of a control or user-defined token, by its text: "<|im_end|>".
-  std::optional<TokenId> special_id(std::string_view text) const { return special_.id_of(text); }
+  std::optional<TokenId> special_id(std::string_view text) const override { return special_.id_of(text); }
 
-  int64_t vocab_size() const { return static_cast<int64_t>(types_.size()); }
-  const std::string& pre_tokenizer() const { return pre_tokenizer_.name(); }
-  // Whether an id ends a turn: EOS, and each of the spec's end_ids.
-  bool is_end(TokenId id) const;
-  const std::vector<TokenId>& end_ids() const { return end_ids_; }  // sorted
-  std::optional<TokenId> bos_id() const { return bos_id_; }
-  std::optional<TokenId> eos_id() const { return eos_id_; }
+  int64_t vocab_size() const override { return static_cast<int64_t>(types_.size()); }
+  const std::string& pre_tokenizer() const override { return pre_tokenizer_.name(); }
+  const std::vector<TokenId>& end_ids() const override { return end_ids_; }
+  std::optional<TokenId> bos_id() const override { return bos_id_; }
+  std::optional<TokenId> eos_id() const override { return eos_id_; }
   std::optional<TokenId> unk_id() const { return unk_id_; }
   std::optional<TokenId> pad_id() const { return pad_id_; }
-  bool adds_bos() const { return add_bos_; }
-  bool adds_eos() const { return add_eos_; }
+  bool adds_bos() const override { return add_bos_; }
+  bool adds_eos() const override { return add_eos_; }
   bool has_byte(uint8_t byte) const { return byte_ids_[byte] >= 0; }
 
  private:
   class Builder;
   class Encoder;
-  Tokenizer() = default;
+  BpeTokenizer() = default;
 
   PreTokenizer pre_tokenizer_;
   MergeTable merges_;

@@ -15,9 +15,9 @@ using nlohmann::json;
 constexpr int kMaxDepth = 32;  // of nested objects and arrays
 
 Result<json> parse(std::string_view text, std::string_view file) {
-  if (text.size() > Tokenizer::kMaxJsonBytes) {
+  if (text.size() > BpeTokenizer::kMaxJsonBytes) {
     return fail(StatusCode::kLimit, "{} has {} bytes; at most {} are expected", file, text.size(),
-                Tokenizer::kMaxJsonBytes);
+                BpeTokenizer::kMaxJsonBytes);
   }
   bool too_deep = false;
   const auto limit_depth = [&](int depth, json::parse_event_t, json&) {
@@ -56,7 +56,7 @@ std::string shown(const json& value) {
 
 std::optional<int64_t> id_of(const json& value) {
   if (!value.is_number_integer()) return std::nullopt;
-  if (value.is_number_unsigned() && value.get<uint64_t>() > Tokenizer::kMaxTokens) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > BpeTokenizer::kMaxTokens) return std::nullopt;
   return value.get<int64_t>();
 }
 
@@ -144,9 +144,9 @@ Status SpecReader::check_text_steps() const {
 }
 
 Status SpecReader::place_token(std::string_view text, std::optional<int64_t> id) {
-  if (!id || *id < 0 || *id >= static_cast<int64_t>(Tokenizer::kMaxTokens)) {
+  if (!id || *id < 0 || *id >= static_cast<int64_t>(BpeTokenizer::kMaxTokens)) {
     return fail(StatusCode::kCorrupt, "tokenizer.json: the id of token {} is not a number from 0 to {}",
-                shown_text(text), Tokenizer::kMaxTokens - 1);
+                shown_text(text), BpeTokenizer::kMaxTokens - 1);
   }
   const auto at = static_cast<size_t>(*id);
   if (at >= spec_.tokens.size()) {
@@ -407,9 +407,9 @@ Result<json> parse_if_there(std::string_view text, std::string_view file) {
 
 }  // namespace
 
-Result<Tokenizer> Tokenizer::from_tokenizer_json(std::string_view tokenizer_json,
-                                                 std::string_view tokenizer_config_json,
-                                                 std::string_view generation_config_json) {
+Result<BpeTokenizer> BpeTokenizer::from_tokenizer_json(std::string_view tokenizer_json,
+                                                       std::string_view tokenizer_config_json,
+                                                       std::string_view generation_config_json) {
   BUTTER_ASSIGN(const json tokenizer, parse(tokenizer_json, "tokenizer.json"));
   BUTTER_ASSIGN(const json config, parse_if_there(tokenizer_config_json, "tokenizer_config.json"));
   BUTTER_ASSIGN(const json generation, parse_if_there(generation_config_json, "generation_config.json"));

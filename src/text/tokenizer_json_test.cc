@@ -20,7 +20,7 @@ json small_json() {
 
 std::string error_of(const std::string& tokenizer, const std::string& config = {},
                      const std::string& generation = {}) {
-  const auto made = Tokenizer::from_tokenizer_json(tokenizer, config, generation);
+  const auto made = BpeTokenizer::from_tokenizer_json(tokenizer, config, generation);
   return made ? "no error" : made.error().message();
 }
 
@@ -31,7 +31,7 @@ std::string error_after(const std::function<void(json&)>& change) {
 }
 
 TEST(TokenizerJson, ConfigNamesTheSpecialTokens) {
-  const auto made = Tokenizer::from_tokenizer_json(
+  const auto made = BpeTokenizer::from_tokenizer_json(
       small_tokenizer_json(),
       R"({"eos_token": {"content": "</s>"}, "pad_token": "<|user|>", "unk_token": null})",
       R"({"eos_token_id": [2, 1]})");
@@ -45,13 +45,13 @@ TEST(TokenizerJson, ConfigNamesTheSpecialTokens) {
 }
 
 TEST(TokenizerJson, ConfigMayTakeBosAway) {
-  const auto made = Tokenizer::from_tokenizer_json(small_tokenizer_json(), R"({"add_bos_token": false})");
+  const auto made = BpeTokenizer::from_tokenizer_json(small_tokenizer_json(), R"({"add_bos_token": false})");
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_EQ(made->encode("<tool>").value(), (Ids{600}));
 }
 
 TEST(TokenizerJson, GenerationConfigMayHoldOneId) {
-  const auto made = Tokenizer::from_tokenizer_json(small_tokenizer_json(), "", R"({"eos_token_id": 1})");
+  const auto made = BpeTokenizer::from_tokenizer_json(small_tokenizer_json(), "", R"({"eos_token_id": 1})");
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_EQ(made->eos_id(), 1);
   EXPECT_TRUE(made->is_end(1));
@@ -66,7 +66,7 @@ TEST(TokenizerJson, ASplitWithTheSamePatternIsTheSamePreTokenizer) {
                                  {"behavior", "Isolated"},
                                  {"invert", false}},
                                 {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
-  const auto made = Tokenizer::from_tokenizer_json(changed.dump());
+  const auto made = BpeTokenizer::from_tokenizer_json(changed.dump());
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_EQ(made->pre_tokenizer(), "gpt2");
 }
@@ -75,7 +75,7 @@ TEST(TokenizerJson, AnEosInTheTemplateIsAdded) {
   json changed = small_json();
   changed["post_processor"]["single"].push_back({{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}});
   changed["post_processor"]["special_tokens"]["</s>"] = {{"id", "</s>"}, {"ids", {1}}, {"tokens", {"</s>"}}};
-  const auto made = Tokenizer::from_tokenizer_json(changed.dump());
+  const auto made = BpeTokenizer::from_tokenizer_json(changed.dump());
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_EQ(made->encode("<tool>").value(), (Ids{0, 600, 1}));
 }
@@ -165,7 +165,7 @@ TEST(BadTokenizerJson, AnyMemberOfAnyKindIsSurvived) {
     for (const json& kind : kinds) {
       json changed = original;
       changed[json::json_pointer(member)] = kind;
-      (void)Tokenizer::from_tokenizer_json(changed.dump());
+      (void)BpeTokenizer::from_tokenizer_json(changed.dump());
     }
   }
 }

@@ -71,8 +71,8 @@ json full_tokenizer_json(bool merge_pairs) {
           {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}}};
 }
 
-const Tokenizer& full_tokenizer() {
-  static const Tokenizer* const kTokenizer = new Tokenizer(Tokenizer::create(full_spec()).value());
+const BpeTokenizer& full_tokenizer() {
+  static const BpeTokenizer* const kTokenizer = new BpeTokenizer(BpeTokenizer::create(full_spec()).value());
   return *kTokenizer;
 }
 

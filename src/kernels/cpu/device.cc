@@ -291,8 +291,9 @@ class CpuDevice final : public Device {
     fill_angles(step);
     for (const Phase& phase : program.phases) {
       run_phase(step, phase);
+      // A step that found a number that is not finite goes on to its end, and is refused there: a worker that has
+      // passed this barrier may report one before another has left it, so they could not agree on stopping here.
       worker.barrier();
-      if (program.non_finite.found()) return;
       if (trace == nullptr) continue;
       if (worker.index() == 0) trace_phase(step, phase, *trace);
       worker.barrier();
