@@ -3,9 +3,7 @@
 # In the build tree: the engine linked, the public headers seen.
 add_library(butter_public INTERFACE)
 add_library(butter::butter ALIAS butter_public)
-target_include_directories(butter_public INTERFACE ${CMAKE_SOURCE_DIR}/include
-  # butter/tokenizer.h stands on headers of these two layers.
-  ${CMAKE_BINARY_DIR}/layers/text ${CMAKE_BINARY_DIR}/layers/core)
+target_include_directories(butter_public INTERFACE ${CMAKE_SOURCE_DIR}/include)
 target_include_directories(butter_public SYSTEM INTERFACE ${BUTTER_EXPECTED_INCLUDE})
 target_link_libraries(butter_public INTERFACE $<LINK_ONLY:butter_engine> fmt::fmt)
 
@@ -14,10 +12,6 @@ get_property(butter_layers GLOBAL PROPERTY BUTTER_LAYERS)
 install(TARGETS butter RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ${butter_layers} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/butter)
 install(DIRECTORY include/butter DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-foreach(layer text core)
-  install(DIRECTORY src/${layer}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/butter/layers/${layer} FILES_MATCHING PATTERN "*.h"
-    PATTERN "*_testing.h" EXCLUDE PATTERN "*_internal.h" EXCLUDE PATTERN "jinja_*" EXCLUDE)
-endforeach()
 
 list(REVERSE butter_layers)  # a static library stands before those that it uses
 string(REPLACE ";" " " BUTTER_INSTALLED_LAYERS "${butter_layers}")
