@@ -26,14 +26,17 @@ class Scope {
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
-  const Value* find(std::string_view name) const {
+  // Adds the number of names that it looks at to `looked_at`.
+  const Value* find(std::string_view name, size_t& looked_at) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent_) {
       for (const auto& [key, value] : scope->names_) {
+        ++looked_at;
         if (key == name) return &value;
       }
     }
     return nullptr;
   }
+  size_t size() const { return names_.size(); }
   void set(std::string_view name, Value value) {
     for (auto& [key, old] : names_) {
       if (key == name) {
@@ -119,15 +122,22 @@ class Evaluator {
     TextBuilder builder_;
   };
 
-  Status use_step(int line) {
-    if (Status status = runtime_.budget().use_steps(1); !status) return at_line(line, status.error());
+  Status use_steps(int64_t count, int line) {
+    if (Status status = runtime_.budget().use_steps(count); !status) return at_line(line, status.error());
     return {};
   }
-  Result<Value> text_of(std::string bytes) {
-    BUTTER_TRY(runtime_.budget().use_text(bytes.size()));
-    return Value::text(std::move(bytes));
+  // Names are few: looking through sixteen of them is cheaper than a step. A template with more pays for
+  // them.
+  Status use_names(size_t looked_at, int line) {
+    return use_steps(static_cast<int64_t>(looked_at / 16), line);
   }
 
+  Result<const Value*> find_name(std::string_view name, int line) {
+    size_t looked_at = 0;
+    const Value* value = scope_->find(name, looked_at);
+    BUTTER_TRY(use_names(looked_at, line));
+    return value;
+  }
   // ---- statements ----
 
   Result<Flow> run_body(const Body& body) {
@@ -146,7 +156,7 @@ class Evaluator {
   Result<Flow> run(const Statement& statement) {
     DepthGuard guard(runtime_.depth(), runtime_.limits().max_eval_depth);
     if (!guard.ok()) return at_line(statement.line, runtime_.too_deep().error());
-    BUTTER_TRY(use_step(statement.line));
+    BUTTER_TRY(use_steps(1, statement.line));
     return std::visit([&](const auto& node) { return run(node, statement.line); }, statement.node);
   }
 
@@ -306,15 +316,19 @@ class Evaluator {
   Status assign(const Target& target, Value value) {
     switch (target.kind) {
       case Target::Kind::kName:
+        BUTTER_TRY(use_names(scope_->size(), target.line));
         scope_->set(target.name, std::move(value));
         return {};
       case Target::Kind::kAttribute: {
-        const Value* space = scope_->find(target.name);
+        BUTTER_ASSIGN(const Value* space, find_name(target.name, target.line));
         if (space == nullptr || !space->is(Kind::kNamespace)) {
           return fail(StatusCode::kInvalidArgument,
                       "template line {}: attributes can be set on a namespace only, and '{}' is {}",
                       target.line, target.name, space == nullptr ? "undefined" : space->type_name());
         }
+        BUTTER_TRY(use_names(space->as_namespace()->attributes.size(), target.line));
+        if (Status status = runtime_.budget().use_bytes(sizeof(Value)); !status)
+          return at_line(target.line, status.error());
         space->as_namespace()->set(target.attribute, std::move(value));
         return {};
       }
@@ -335,14 +349,15 @@ class Evaluator {
   Result<Value> evaluate(const Expression& expression) {
     DepthGuard guard(runtime_.depth(), runtime_.limits().max_eval_depth);
     if (!guard.ok()) return at_line(expression.line, runtime_.too_deep().error());
-    BUTTER_TRY(use_step(expression.line));
+    BUTTER_TRY(use_steps(1, expression.line));
     return std::visit([&](const auto& node) { return evaluate(node, expression.line); }, expression.node);
   }
 
   Result<Value> evaluate(const Literal& node, int) { return node.value; }
 
   Result<Value> evaluate(const Name& node, int line) {
-    if (const Value* value = scope_->find(node.name)) return *value;
+    BUTTER_ASSIGN(const Value* value, find_name(node.name, line));
+    if (value != nullptr) return *value;
     if (const Builtin* row = find_function(node.name)) return Value(Function{row->name});
     if (is_unsupported_function(node.name)) {
       return at_line(line, Error(StatusCode::kUnsupported,
@@ -422,10 +437,8 @@ class Evaluator {
                   more.type_name());
     }
     const auto& entries = more.as_dict().entries();
-    if (Status status = runtime_.budget().use_steps(static_cast<int64_t>(entries.size())); !status) {
-      return at_line(line, status.error());
-    }
     const size_t written = arguments.named.size();
+    BUTTER_TRY(use_steps(static_cast<int64_t>(entries.size() * (1 + written)), line));
     for (const auto& [key, value] : entries) {
       if (!key.is(Kind::kText)) {
         return fail(StatusCode::kInvalidArgument, "template line {}: names behind '**' must be str, found {}",

@@ -51,6 +51,7 @@ std::vector<Value> path_parts(const std::string& path) {
 
 Result<Value> walk_path(Runtime& runtime, Value item, const Value& path, const Value* otherwise) {
   std::vector<Value> parts;
+  BUTTER_TRY(charge_key(runtime, path));
   if (path.is(Kind::kText)) {
     parts = path_parts(path.bytes());
   } else if (!path.is(Kind::kNone)) {
@@ -593,6 +594,7 @@ Result<Value> integer(Call& call) {
   const Value otherwise = call[0] != nullptr ? *call[0] : Value(int64_t{0});
   BUTTER_ASSIGN(const int64_t base, call.integer(1, 10));
   std::optional<int64_t> value;
+  BUTTER_TRY(charge_key(call.runtime, call.input));
   if (call.input.is_integral()) return Value(call.input.as_int());
   if (call.input.is(Kind::kUndefined))
     return fail(StatusCode::kInvalidArgument, "{}", *call.input.as_undefined().why);
@@ -611,6 +613,7 @@ Result<Value> integer(Call& call) {
 }
 
 Result<Value> floating(Call& call) {
+  BUTTER_TRY(charge_key(call.runtime, call.input));
   if (call.input.is_number()) return Value(call.input.as_float());
   if (call.input.is(Kind::kUndefined))
     return fail(StatusCode::kInvalidArgument, "{}", *call.input.as_undefined().why);

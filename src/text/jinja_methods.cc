@@ -328,6 +328,7 @@ Result<Value> dict_values(Call& call) {
 }
 
 Result<Value> dict_get(Call& call) {
+  BUTTER_TRY(charge_key(call.runtime, *call[0]));
   BUTTER_ASSIGN(const Value* found, call.input.as_dict().find(*call[0]));
   if (found != nullptr) return *found;
   return call[1] != nullptr ? *call[1] : Value();

@@ -263,6 +263,7 @@ Result<bool> ordered(Runtime& runtime, std::string_view symbol, const Value& lef
   }
   if (left.is(Kind::kText) && right.is(Kind::kText)) {
     // The order of UTF-8 bytes is the order of code points.
+    BUTTER_TRY(charge_key(runtime, left));
     const int order = left.bytes().compare(right.bytes());
     return order < 0 || (or_equal && order == 0);
   }
@@ -286,12 +287,14 @@ Value no_such(const Value& value, std::string_view name) {
   return Value::undefined(fmt::format("'{}' has no attribute '{}'", value.type_name(), shown(name)));
 }
 
-Result<std::optional<Value>> find_attribute(const Value& value, std::string_view name) {
+Result<std::optional<Value>> find_attribute(Runtime& runtime, const Value& value, std::string_view name) {
   if (value.is(Kind::kLoop)) {
     BUTTER_ASSIGN(std::optional<Value> found, value.as_loop().attribute(name));
     if (found) return found;
   }
   if (value.is(Kind::kNamespace)) {
+    BUTTER_TRY(
+        runtime.budget().use_steps(static_cast<int64_t>(value.as_namespace()->attributes.size() / 16)));
     if (const Value* found = value.as_namespace()->find(name)) return *found;
   }
   if (const Builtin* row = find_method(value, name)) {
@@ -314,6 +317,7 @@ std::optional<size_t> place_of(int64_t i, size_t count) {
 // The item, or nullopt where Python raises LookupError or TypeError.
 Result<std::optional<Value>> find_item(Runtime& runtime, const Value& value, const Value& key) {
   if (value.is(Kind::kDict)) {
+    BUTTER_TRY(charge_key(runtime, key));
     const auto found = value.as_dict().find(key);
     // A list as key is a TypeError in Python, which jinja2 turns into undefined.
     if (!found || *found == nullptr) return std::nullopt;
@@ -438,6 +442,7 @@ Result<bool> equal(Runtime& runtime, const Value& left, const Value& right) {
     case Kind::kDict:
       return equal_dicts(runtime, left.as_dict(), right.as_dict());
     default:
+      BUTTER_TRY(charge_key(runtime, left));
       return left.is_same(right);
   }
 }
@@ -481,6 +486,7 @@ Result<bool> contains(Runtime& runtime, const Value& container, const Value& ite
     return container.bytes().find(item.bytes()) != std::string::npos;
   }
   if (container.is(Kind::kDict)) {
+    BUTTER_TRY(charge_key(runtime, item));
     BUTTER_ASSIGN(const Value* found, container.as_dict().find(item));
     return found != nullptr;
   }
@@ -490,11 +496,16 @@ Result<bool> contains(Runtime& runtime, const Value& container, const Value& ite
   }
   BUTTER_ASSIGN(const std::vector<Value> items, items_of(runtime, container));
   for (const Value& other : items) {
-    if (item.is_same(other)) return true;
+    // Identity comes first, as in Python: nan is in [nan].
+    if (item.is(Kind::kFloat) && item.is_same(other)) return true;
     BUTTER_ASSIGN(const bool same, equal(runtime, item, other));
     if (same) return true;
   }
   return false;
+}
+
+Status charge_key(Runtime& runtime, const Value& key) {
+  return runtime.budget().use_steps(key.is(Kind::kText) ? static_cast<int64_t>(key.bytes().size() / 64) : 0);
 }
 
 Result<std::vector<Value>> items_of(Runtime& runtime, const Value& value) {
@@ -550,10 +561,9 @@ Result<int64_t> length_of(const Value& value) {
 Result<Value> get_attribute(Runtime& runtime, const Value& value, std::string_view name) {
   if (value.is(Kind::kUndefined)) return fail(undefined_error(value).error());
   if (!name.starts_with('_')) {
-    BUTTER_ASSIGN(std::optional<Value> found, find_attribute(value, name));
+    BUTTER_ASSIGN(std::optional<Value> found, find_attribute(runtime, value, name));
     if (found) return *std::move(found);
   }
-  static_cast<void>(runtime);
   if (value.is(Kind::kDict)) {
     if (const Value* item = value.as_dict().find(name)) return *item;
   }
@@ -570,7 +580,7 @@ Result<Value> get_item(Runtime& runtime, const Value& value, const Value& key) {
                                 : fmt::format("{} object has no element of that key", value.type_name()));
   }
   if (!key.bytes().starts_with('_')) {
-    BUTTER_ASSIGN(std::optional<Value> found, find_attribute(value, key.bytes()));
+    BUTTER_ASSIGN(std::optional<Value> found, find_attribute(runtime, value, key.bytes()));
     if (found) return *std::move(found);
   }
   return no_such(value, key.bytes());

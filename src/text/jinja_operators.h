@@ -20,6 +20,9 @@ Result<bool> equal(Runtime& runtime, const Value& left, const Value& right);
 Result<bool> less(Runtime& runtime, const Value& left, const Value& right);
 Result<bool> contains(Runtime& runtime, const Value& container, const Value& item);
 
+// Charges the reading of a text key, or of a text that is compared.
+Status charge_key(Runtime& runtime, const Value& key);
+
 // The items that a for loop over the value sees; a generator is used up.
 Result<std::vector<Value>> items_of(Runtime& runtime, const Value& value);
 // len(value).

@@ -9,6 +9,9 @@
 namespace butter::jinja {
 namespace {
 
+// Of arguments by name in one call and of parameters of one macro: each is compared with the others.
+constexpr size_t kMaxNamed = 255;
+
 constexpr std::string_view kUnsupportedTags[] = {"autoescape", "block",  "debug",   "do",        "extends",
                                                  "from",       "import", "include", "pluralize", "trans"};
 
@@ -53,6 +56,11 @@ class Parser {
   tl::unexpected<Error> too_deep() {
     return error_at(line(), StatusCode::kLimit, "blocks and expressions nest deeper than {} (max_nesting)",
                     limits_.max_nesting);
+  }
+
+  tl::unexpected<Error> too_many() {
+    return error_at(line(), StatusCode::kLimit, "there are more than {} arguments by name or parameters",
+                    kMaxNamed);
   }
 
   Status expect_operator(std::string_view symbol) {
@@ -449,6 +457,7 @@ class Parser {
       std::string name = take().text;
       take();
       BUTTER_ASSIGN(ExpressionPtr value, parse_expression());
+      if (list.named.size() == kMaxNamed) return too_many();
       for (const auto& [other, ignored] : list.named) {
         if (other == name) return error("the argument '{}' is given twice", name);
       }
@@ -750,6 +759,7 @@ class Parser {
       if (!macro.parameters.empty()) BUTTER_TRY(expect_operator(","));
       BUTTER_ASSIGN(std::string name, expect_any_name());
       if (constant_of(name)) return error("cannot assign to '{}'", name);
+      if (macro.parameters.size() == kMaxNamed) return too_many();
       for (const auto& [other, ignored] : macro.parameters) {
         if (other == name) return error("the parameter '{}' is named twice", name);
       }

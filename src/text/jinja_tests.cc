@@ -96,6 +96,7 @@ Result<Value> divisibleby(Call& call) {
 }
 
 Result<Value> sameas(Call& call) {
+  BUTTER_TRY(charge_key(call.runtime, call.input));
   return Value(call.input.is_same(*call[0]));
 }
 

@@ -9,6 +9,7 @@ Status charge_search(Runtime& runtime, std::string_view text, std::string_view n
 
 Result<Text> strip_text(Runtime& runtime, const Text& text, bool left, bool right, const Value* characters) {
   Span span;
+  BUTTER_TRY(runtime.budget().use_steps(static_cast<int64_t>(text.bytes.size() / 16)));
   if (characters == nullptr || characters->is(Kind::kNone)) {
     span = stripped(text.bytes, left, right);
   } else if (!characters->is(Kind::kText)) {
