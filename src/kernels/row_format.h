@@ -32,8 +32,10 @@ struct Record {
   const std::byte* data = nullptr;
   // Rows to read, from the first. Below 64 only for raw rows: an open page, or the pinned ones.
   int rows = kPageRows;
-  // What this verb will read a little later, to prefetch while working; null at the end. Never read.
+  // What will be read a little later, perhaps by another verb: to prefetch while working, never read. Null at
+  // the end.
   const std::byte* ahead = nullptr;
+  int64_t ahead_bytes = 0;
 };
 
 struct RowCodec {

@@ -151,39 +151,55 @@ class Share {
   IndexRange range_;
 };
 
-// Runs over a worker's sealed records in the order in which they will be read, to prefetch.
+// Runs over a worker's sealed records in the order in which they will be read (a head's keys, its values, the
+// next head), to say what to prefetch.
 class RecordWalk {
  public:
   RecordWalk(const Unit* units, int64_t unit_count, const Share& share)
       : units_(units), unit_count_(unit_count), share_(share) {
-    enter();
+    enter_unit();
   }
-  // The record's key or value; null at the end.
-  const std::byte* at(int64_t RecordOffsets::*side) const {
-    if (unit_ >= unit_count_) return nullptr;
-    const Unit& unit = units_[unit_];
-    const KvView& view = unit.sequence->view;
-    const std::byte* block = view.sealed_page(VisiblePages(view.window, unit.position()).page(ordinal_));
-    return block == nullptr ? nullptr : block + view.sealed_layout->heads[static_cast<size_t>(head_)].*side;
+  bool done() const { return unit_ >= unit_count_; }
+  int64_t bytes() const { return done() ? 0 : bytes_[value_]; }
+  // Null at the end, and where a page that no query sees is gone.
+  const std::byte* data() const {
+    if (done()) return nullptr;
+    const KvView& view = units_[unit_].sequence->view;
+    const std::byte* block = view.sealed_page(pages_.page(ordinal_));
+    if (block == nullptr) return nullptr;
+    const RecordOffsets& offsets = view.sealed_layout->heads[static_cast<size_t>(head_)];
+    return block + (value_ ? offsets.value : offsets.key);
+  }
+  // The record at `offset` of a block, with the record that this walk has come to as the one ahead; moves on.
+  Record take(const std::byte* block, int64_t offset) {
+    const Record record{block == nullptr ? nullptr : block + offset, kPageRows, data(), bytes()};
+    advance();
+    return record;
   }
   void advance() {
-    if (unit_ >= unit_count_ || ++head_ < heads_.end) return;
+    if (done()) return;
+    value_ = !value_;
+    if (value_ || ++head_ < heads_.end) return;
     head_ = heads_.begin;
     if (++ordinal_ < units_[unit_].end) return;
-    leave();
-    enter();
+    leave_unit();
+    enter_unit();
   }
 
  private:
-  void leave() { begin_ += units_[unit_++].cost(); }
+  void leave_unit() { begin_ += units_[unit_++].cost(); }
   // Moves on to a unit that has sealed records of the worker's.
-  void enter() {
-    for (; unit_ < unit_count_; leave()) {
-      if (share_.done(begin_)) break;
-      heads_ = share_.heads(begin_, units_[unit_].cost());
-      if (units_[unit_].raw || heads_.begin >= heads_.end) continue;
+  void enter_unit() {
+    for (; !done() && !share_.done(begin_); leave_unit()) {
+      const Unit& unit = units_[unit_];
+      heads_ = share_.heads(begin_, unit.cost());
+      if (unit.raw || heads_.begin >= heads_.end) continue;
+      const KvView& view = unit.sequence->view;
+      pages_ = VisiblePages(view.window, unit.position());
+      bytes_[0] = view.scheme.key->record_bytes(view.shape.row_shape(Side::kKey, view.scheme.raw));
+      bytes_[1] = view.scheme.value->record_bytes(view.shape.row_shape(Side::kValue, view.scheme.raw));
       head_ = heads_.begin;
-      ordinal_ = units_[unit_].first;
+      ordinal_ = unit.first;
       return;
     }
     unit_ = unit_count_;
@@ -193,10 +209,13 @@ class RecordWalk {
   int64_t unit_count_;
   const Share& share_;
   int64_t unit_ = 0;
-  int64_t begin_ = 0;
+  int64_t begin_ = 0;  // of the unit within the round's cost
+  VisiblePages pages_{Window{}, 0};
+  int64_t bytes_[2] = {};
   HeadSpan heads_;
-  int head_ = 0;
   int64_t ordinal_ = 0;
+  int head_ = 0;
+  bool value_ = false;
 };
 
 class DecodeWorker {
@@ -280,14 +299,13 @@ void DecodeWorker::attend_sealed(const Unit& unit, HeadSpan heads, RecordWalk& a
     const int64_t page = pages.page(ordinal);
     const uint64_t visible = visible_in_record(view, unit.position(), page);
     const std::byte* block = view.sealed_page(page);
-    for (int head = heads.begin; head < heads.end; ++head, ahead.advance()) {
-      if (visible == 0) continue;
+    for (int head = heads.begin; head < heads.end; ++head) {
+      const std::byte* query = prepared(unit, head, key_codec, decode_.prepared_sealed, decode_.sealed_row);
       const RecordOffsets& offsets = view.sealed_layout->heads[static_cast<size_t>(head)];
-      attend_rows(view, key_codec, value_codec,
-                  prepared(unit, head, key_codec, decode_.prepared_sealed, decode_.sealed_row),
-                  {block + offsets.key, kPageRows, ahead.at(&RecordOffsets::key)},
-                  {block + offsets.value, kPageRows, ahead.at(&RecordOffsets::value)}, visible,
-                  part(unit.part, head));
+      const Record key = ahead.take(block, offsets.key);
+      const Record value = ahead.take(block, offsets.value);
+      if (visible == 0) continue;
+      attend_rows(view, key_codec, value_codec, query, key, value, visible, part(unit.part, head));
     }
   }
 }
@@ -313,9 +331,7 @@ void DecodeWorker::attend_raw(const Unit& unit, HeadSpan heads) {
 void DecodeWorker::attend_units(const RoundPlanner& round) {
   const Share share(round.total_cost(), shape_.kv_heads, worker_);
   RecordWalk ahead(decode_.units, round.unit_count(), share);
-  const KvView& view = batch_.sequences[0].view;
-  const int64_t record_bytes = view.scheme.key->record_bytes(shape_.row_shape(Side::kKey, view.scheme.raw));
-  for (int64_t bytes = 0; bytes < kAheadBytes; bytes += record_bytes) ahead.advance();
+  for (int64_t lead = 0; lead < kAheadBytes && !ahead.done(); ahead.advance()) lead += ahead.bytes();
   int64_t begin = 0;
   for (int64_t u = 0; u < round.unit_count() && !share.done(begin); begin += decode_.units[u++].cost()) {
     const Unit& unit = decode_.units[u];

@@ -71,6 +71,8 @@ struct Vec {
     return select(x >= set(-125.0f), result, zero());
   }
 
+  static void prefetch(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
+
  private:
   static F select(I mask, F a, F b) {
     return bits_to_float((float_to_bits(a) & U(mask)) | (float_to_bits(b) & ~U(mask)));
