@@ -14,11 +14,21 @@ namespace {
 constexpr int64_t kMapFrom = int64_t{1} << 20;
 
 std::byte* map_block(int64_t bytes) {
+  const bool huge = bytes >= Buffer::kHugePage;
+  // Room to begin at a huge page; what stands before and behind the block is given back at once.
+  const int64_t mapped = bytes + (huge ? Buffer::kHugePage : 0);
   void* data =
-      mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, static_cast<size_t>(mapped), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return nullptr;
-  if (bytes >= Buffer::kHugePage) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
-  return static_cast<std::byte*>(data);
+  auto* begin = static_cast<std::byte*>(data);
+  if (!huge) return begin;
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(begin));
+  const int64_t before = round_up(address, Buffer::kHugePage) - address;
+  const int64_t behind = mapped - before - bytes;
+  if (before > 0) munmap(begin, static_cast<size_t>(before));
+  if (behind > 0) munmap(begin + before + bytes, static_cast<size_t>(behind));
+  madvise(begin + before, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return begin + before;
 }
 
 std::byte* heap_block(int64_t bytes) {

@@ -12,7 +12,8 @@ TEST(Buffer, IsAlignedZeroedAndMoves) {
     auto buffer = Buffer::allocate(bytes);
     ASSERT_TRUE(buffer);
     EXPECT_EQ(buffer->bytes(), bytes);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % Buffer::kAlignment, 0u);
+    const int64_t alignment = bytes >= Buffer::kHugePage ? Buffer::kHugePage : Buffer::kAlignment;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % static_cast<uintptr_t>(alignment), 0u);
     EXPECT_TRUE(
         std::all_of(buffer->data(), buffer->data() + bytes, [](std::byte b) { return b == std::byte{0}; }));
     buffer->data()[bytes - 1] = std::byte{7};

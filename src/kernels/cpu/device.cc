@@ -18,6 +18,7 @@
 #include "kernels/cache_ops.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/weight_storage.h"
 #include "kernels/device.h"
 #include "kernels/step_views.h"
 
@@ -166,7 +167,12 @@ class CpuDevice final : public Device {
   DType raw_dtype(DType wanted) const override { return wanted; }
 
   Result<LoadedWeight> load_linear(const std::string& name, const TensorView& view) override {
-    auto weight = cpu::LinearWeight::allocate(view, isa_);
+    const int64_t stored = cpu::LinearWeight::storage_bytes(view);
+    std::byte* storage = nullptr;
+    if (stored > 0) {
+      BUTTER_ASSIGN(storage, weight_storage_.take(stored));
+    }
+    auto weight = cpu::LinearWeight::allocate(view, isa_, storage);
     if (!weight) return fail(weight.error().within(name));
     if (weight->copied()) {
       pool_.run([&](const Worker& worker) { weight->repack(worker.slice(view.rows(), cpu::kPanelRows)); });
@@ -291,8 +297,9 @@ class CpuDevice final : public Device {
     fill_angles(step);
     for (const Phase& phase : program.phases) {
       run_phase(step, phase);
-      // A step that found a number that is not finite goes on to its end, and is refused there: a worker that has
-      // passed this barrier may report one before another has left it, so they could not agree on stopping here.
+      // A step that found a number that is not finite goes on to its end, and is refused there: a worker that
+      // has passed this barrier may report one before another has left it, so they could not agree on
+      // stopping here.
       worker.barrier();
       if (trace == nullptr) continue;
       if (worker.index() == 0) trace_phase(step, phase, *trace);
@@ -501,6 +508,7 @@ class CpuDevice final : public Device {
   const RowConverter convert_;
   ThreadPool pool_;
   DeviceInfo info_;
+  cpu::WeightStorage weight_storage_;
   std::vector<cpu::LinearWeight> linears_;
   std::vector<std::vector<float>> vectors_;
   int64_t weight_bytes_ = 0;
