@@ -21,8 +21,7 @@ namespace {
 constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kStep = 32;  // columns of a tile
 
-// --- Input rows
-// ----------------------------------------------------------------------------------------------
+// --- Input rows ------------------------------------------------------------------------------------------
 
 inline __m512i to_bf16(__m512 low, __m512 high) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
@@ -39,8 +38,7 @@ void pack_tile_row(const float* x, int64_t columns, std::byte* out) {
   _mm512_store_si512(out, to_bf16(low, high));
 }
 
-// --- Weights to tiles
-// ----------------------------------------------------------------------------------------
+// --- Weights to tiles ------------------------------------------------------------------------------------
 
 // Words low[0] high[0] low[1] high[1]...: a tile row from the values of its even and of its odd column.
 inline void store_pairs(__m512 even, __m512 odd, byte_t* tile_row) {
@@ -198,8 +196,7 @@ void expand(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
   }
 }
 
-// --- Tiles
-// ---------------------------------------------------------------------------------------------------
+// --- Tiles -----------------------------------------------------------------------------------------------
 
 // Tiles 0..3 hold results [row tile][panel], 4 and 5 rows, 6 and 7 weights. All are 16 rows of 64 bytes.
 void configure_tiles() {

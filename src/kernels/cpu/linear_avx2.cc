@@ -17,8 +17,7 @@ namespace {
 
 using byte_t = unsigned char;
 
-// --- Codes
-// ---------------------------------------------------------------------------------------------------
+// --- Codes -----------------------------------------------------------------------------------------------
 
 template <LinearForm form>
 struct Codes;
@@ -330,8 +329,7 @@ void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int6
   }
 }
 
-// --- Floats
-// --------------------------------------------------------------------------------------------------
+// --- Floats ----------------------------------------------------------------------------------------------
 
 template <LinearForm form>
 constexpr int64_t kElementBytes = form == LinearForm::kF32 ? 4 : 2;

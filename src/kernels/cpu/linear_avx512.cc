@@ -18,8 +18,7 @@ namespace {
 
 #include "kernels/cpu/linear_codes_avx512_inl.h"
 
-// --- Codes
-// ---------------------------------------------------------------------------------------------------
+// --- Codes -----------------------------------------------------------------------------------------------
 
 // Ahead of the reader by this many bytes: what a thread reads in about the latency of memory.
 constexpr int64_t kPrefetchBytes = 4096;
@@ -172,8 +171,7 @@ void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int6
   }
 }
 
-// --- Floats
-// --------------------------------------------------------------------------------------------------
+// --- Floats ----------------------------------------------------------------------------------------------
 
 template <LinearForm form>
 constexpr int64_t kElementBytes = form == LinearForm::kF32 ? 4 : 2;
