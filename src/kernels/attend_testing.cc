@@ -63,6 +63,11 @@ bool TestCache::hidden(int64_t position) const {
   return !options_.window.sees(p, position);
 }
 
+float TestCache::written(Side side, int64_t position, int head, int channel) const {
+  const int64_t row = (position * options_.shape.kv_heads + head) * 2 + (side == Side::kKey ? 1 : 0);
+  return random_float(options_.seed, static_cast<uint64_t>(row * 1024 + channel));
+}
+
 // Writes a page's rows as the engine would: raw, sealed when full, positions 0..3 pinned; then poisons what
 // is hidden.
 void TestCache::fill_page(int64_t page) {
@@ -88,10 +93,8 @@ void TestCache::fill_page(int64_t page) {
         const bool poison = hidden(position);
         all_hidden = all_hidden && poison;
         for (int i = 0; i < row.dim; ++i) {
-          const uint64_t index =
-              static_cast<uint64_t>(((position * shape.kv_heads + head) * 2 + is_key) * 1024 + i);
           const float value =
-              poison ? std::numeric_limits<float>::quiet_NaN() : random_float(options_.seed, index);
+              poison ? std::numeric_limits<float>::quiet_NaN() : written(side, position, head, i);
           const int64_t at = (r * row.dim + i) * value_bytes;
           store_raw(raw, value, rows + at);
           const bool pin = position < kPinnedRows && options_.scheme.seals();

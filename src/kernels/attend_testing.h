@@ -27,6 +27,8 @@ class TestCache {
 
   // Its place in a batch whose rows before it are `first_row`.
   AttendSequence sequence(int first_row = 0) const;
+  // What was written for one channel of a position that is not hidden, before rounding.
+  float written(Side side, int64_t position, int head, int channel) const;
 
  private:
   using Block = std::unique_ptr<std::byte[]>;

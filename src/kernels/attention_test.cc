@@ -93,11 +93,11 @@ float largest_difference(const std::vector<float>& a, const std::vector<float>& 
 
 // Values are of size 1 (at most 3.5) and weights add up to 1. In float32 a score of size 1 is off by some
 // 1e-6 (sums of up to 256 products), its weight by as much, and a sum of 1,000 weighted values by a few 1e-6.
-constexpr float kFloatBound = 2e-5f;
+constexpr float kFloatBound = 1e-5f;
 // AMX rounds queries, keys, weights and values to 8 bits each (2^-9 at most). A score is off by some 0.003
 // (scaled sums of products that are each off by 0.4 %: rounding is independent), a weight by 0.5 %; where few
 // keys are visible a value's own 0.2 % of up to 3.5 shows as well.
-constexpr float kTileBound = 3e-2f;
+constexpr float kTileBound = 2e-2f;
 
 float bound_for(Isa isa, int rows) {
   return isa == Isa::kAmx && rows >= 16 ? kTileBound : kFloatBound;
@@ -170,6 +170,32 @@ TEST(Attend, EveryPositionAndWindowEqualsTheReference) {
   }
 }
 
+TEST(Attend, ZeroQueriesGiveTheMeanOfWhatIsVisible) {
+  const KvScheme rotated{&rotated_format(), &rotated_format(), DType::kF32};
+  for (const Window& window : kWindows) {
+    for (const KvScheme& scheme : {raw_scheme(DType::kF32), rotated}) {
+      const TestCacheOptions options{layer_shape(2, 32, 32), scheme, window, 150, 60};
+      Case test({options}, 1);
+      std::fill(test.queries.begin(), test.queries.end(), 0.0f);
+      const std::vector<float> out = test.reference();
+      for (int row = 0; row < options.rows; row += 13) {
+        const int64_t p = options.position + row;
+        for (int head = 0; head < 2; ++head) {
+          double sum = 0;
+          int seen = 0;
+          for (int64_t k = 0; k <= p; ++k) {
+            const bool recent = p - k < window.max_size - window.keep;
+            if (!window.none() && k >= window.keep && !recent) continue;
+            sum += test.caches[0]->written(Side::kValue, k, head, 5);
+            ++seen;
+          }
+          EXPECT_NEAR(out[static_cast<size_t>((row * 2 + head) * 32 + 5)], sum / seen, 1e-5) << p;
+        }
+      }
+    }
+  }
+}
+
 TEST(Attend, DeepCachesMergeManyRanges) {
   // 40,000 positions are 625 pages: ranges of 16. A window over the end has few.
   const KvLayerShape shape = layer_shape(1, 32, 32);
@@ -183,10 +209,11 @@ TEST(Attend, RotatedRowsEqualRawOnes) {
                               {&raw_format(), &rotated, DType::kF16},
                               {&rotated, &rotated, DType::kF16}};
   for (const KvScheme& scheme : schemes) {
-    for (int dim : {64, 80}) {
-      for (int64_t position : {int64_t{3}, int64_t{63}, int64_t{64}, int64_t{250}}) {
+    for (int dim : {32, 80}) {
+      for (int64_t position : {int64_t{3}, int64_t{63}, int64_t{64}, int64_t{200}}) {
         for (const Window& window : {Window{}, Window{65, 4}, Window{100, 2}, Window{90, 0}}) {
-          for (int rows : {1, 40}) {
+          if (dim == 80 && !window.none()) continue;
+          for (int rows : {1, 20}) {
             TestCacheOptions options{layer_shape(2, dim, dim), scheme, window, position, rows};
             expect_parity(options, 3);
             Case sealed({options}, 3);
