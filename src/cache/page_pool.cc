@@ -12,8 +12,7 @@ struct PagePool::Slab {
   std::vector<std::byte*> free_blocks;
   int64_t blocks = 0;
 
-  // What counts: the tail behind the last block is never touched.
-  int64_t bytes() const { return blocks * block_bytes; }
+  int64_t bytes() const { return buffer.bytes(); }
   bool empty() const { return static_cast<int64_t>(free_blocks.size()) == blocks; }
 };
 
@@ -22,12 +21,19 @@ PagePool::PagePool(int64_t budget_bytes, Hooks hooks)
 
 PagePool::~PagePool() = default;
 
-int64_t PagePool::blocks_per_slab(int64_t block_bytes) {
-  return block_bytes > kSlabBytes / 4 ? 1 : kSlabBytes / block_bytes;
-}
-
-int64_t PagePool::slab_size(int64_t block_bytes) {
-  return blocks_per_slab(block_bytes) == 1 ? block_bytes : kSlabBytes;
+// As few blocks as fill whole huge pages but for a thirty-second, or the best there is among the first 32.
+PagePool::SlabShape PagePool::slab_shape(int64_t block_bytes) {
+  SlabShape best;
+  const int64_t least = std::max<int64_t>(1, kSlabBytes / block_bytes);
+  for (int64_t blocks = least; blocks < least + 32; ++blocks) {
+    const SlabShape shape{blocks, round_up(blocks * block_bytes, kSlabBytes)};
+    const auto waste = [&](const SlabShape& s) {
+      return static_cast<double>(s.bytes - s.blocks * block_bytes) / static_cast<double>(s.bytes);
+    };
+    if (best.blocks == 0 || waste(shape) < waste(best)) best = shape;
+    if (waste(best) <= 1.0 / 32) break;
+  }
+  return best;
 }
 
 const PagePool::Page* PagePool::find(PageHandle page) const {
@@ -46,19 +52,11 @@ Result<PagePool::Slab*> PagePool::slab_with_room(int64_t block_bytes) {
   for (auto slab = slabs.rbegin(); slab != slabs.rend(); ++slab) {
     if (!(*slab)->free_blocks.empty()) return slab->get();
   }
-  // The last slab of a budget is as large as what is left, so that a budget of so many blocks holds so many.
-  const int64_t left = budget_bytes_ - slab_bytes_;
-  const int64_t blocks = std::min(blocks_per_slab(block_bytes), left / block_bytes);
-  if (blocks < 1) {
-    return fail(StatusCode::kOutOfMemory,
-                "the cache budget is {} bytes; {} are in use and a page of {} bytes does not fit",
-                budget_bytes_, slab_bytes_, block_bytes);
-  }
+  const SlabShape shape = slab_shape(block_bytes);
   auto slab = std::make_unique<Slab>();
-  const bool whole = blocks == blocks_per_slab(block_bytes);
-  BUTTER_ASSIGN(slab->buffer, hooks_.allocate(whole ? slab_size(block_bytes) : blocks * block_bytes));
+  BUTTER_ASSIGN(slab->buffer, hooks_.allocate(shape.bytes));
   slab->block_bytes = block_bytes;
-  slab->blocks = blocks;
+  slab->blocks = shape.blocks;
   for (int64_t i = slab->blocks - 1; i >= 0; --i)
     slab->free_blocks.push_back(slab->buffer.data() + i * block_bytes);
   slab_bytes_ += slab->bytes();
@@ -70,6 +68,12 @@ Result<PageHandle> PagePool::lease(int64_t block_bytes) {
   BUTTER_CHECK(block_bytes > 0 && block_bytes % Buffer::kAlignment == 0);
   std::lock_guard<std::mutex> lock(mutex_);
   collect_pending();
+  const int64_t in_use = leased_bytes_ + pending_bytes_;
+  if (block_bytes > budget_bytes_ - in_use) {
+    return fail(StatusCode::kOutOfMemory,
+                "the cache budget is {} bytes; {} are in use and a page of {} bytes does not fit",
+                budget_bytes_, in_use, block_bytes);
+  }
   BUTTER_ASSIGN(Slab * slab, slab_with_room(block_bytes));
   uint32_t index;
   if (unused_indices_.empty()) {
@@ -175,11 +179,7 @@ void PagePool::reset_peak() {
 
 int64_t PagePool::free_blocks(int64_t block_bytes) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  int64_t blocks = (budget_bytes_ - slab_bytes_) / block_bytes;
-  const auto found = classes_.find(block_bytes);
-  if (found == classes_.end()) return blocks;
-  for (const auto& held : found->second) blocks += static_cast<int64_t>(held->free_blocks.size());
-  return blocks;
+  return (budget_bytes_ - leased_bytes_ - pending_bytes_) / block_bytes;
 }
 
 }  // namespace butter

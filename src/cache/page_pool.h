@@ -1,9 +1,11 @@
 // PagePool: the memory of all caches: blocks of any size, leased, shared by count, and reused behind a fence.
 //
-// Blocks of one size form a class. Small blocks share slabs of 2 MiB, large ones are a slab each; a slab is
-// bound to its class while one of its blocks is leased and goes back to the system after. The budget bounds
-// the bytes of all slabs' blocks. A page's handle names its generation: once the page is released for the last time the
-// handle is stale for ever (generations are 64-bit and never repeat).
+// Blocks of one size form a class and share slabs of whole huge pages (2 MiB, or the few of them that the
+// class's blocks fill almost without rest): reading a cache on small pages would wait for address
+// translation. A slab is bound to its class while one of its blocks is leased and goes back to the system
+// after. The budget bounds the blocks in use, which is what plans count; a slab's other blocks are memory
+// only once they have been used. A page's handle names its generation: once the page is released for the last
+// time the handle is stale for ever (generations are 64-bit and never repeat).
 //
 // A released page may still be read by steps in flight: release() names the last submission that reads it,
 // and the page is reused only when the device has completed that one.
@@ -79,8 +81,11 @@ class PagePool {
     uint64_t fence = 0;
   };
 
-  static int64_t blocks_per_slab(int64_t block_bytes);
-  static int64_t slab_size(int64_t block_bytes);
+  struct SlabShape {
+    int64_t blocks = 0;
+    int64_t bytes = 0;
+  };
+  static SlabShape slab_shape(int64_t block_bytes);
   Page* find(PageHandle page);
   const Page* find(PageHandle page) const;
   Result<Slab*> slab_with_room(int64_t block_bytes);
