@@ -89,7 +89,10 @@ bool RoundPlanner::next() {
       ++row_;
     }
     add_rows(sequence, begin, row_);
-    if (row_ < sequence.rows) break;
+    if (row_ < sequence.rows) {
+      BUTTER_CHECK(row_count_ > 0);  // a round has room for any one row
+      break;
+    }
   }
   return row_count_ > 0;
 }
