@@ -19,8 +19,14 @@ size_t partial_match(std::string_view text, std::string_view stop) {
 std::string StopFilter::push(std::string_view piece) {
   if (stopped_) return {};
   held_.append(piece);
-  size_t first = std::string::npos;
-  for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
+  // The stop that is complete first ends the answer, as it would if characters came one by one.
+  size_t first = std::string::npos, end = std::string::npos;
+  for (const std::string& stop : stops_) {
+    const size_t at = held_.find(stop);
+    if (at == std::string::npos || at + stop.size() > end) continue;
+    first = at + stop.size() < end ? at : std::min(first, at);
+    end = at + stop.size();
+  }
   if (first != std::string::npos) {
     stopped_ = true;
     std::string certain = held_.substr(0, first);

@@ -59,14 +59,18 @@ PrefillScratch lay_out_prefill(const AttendLimits& limits, Carver& carver) {
   return scratch;
 }
 
-// The limits that a batch itself needs: one layer, so one shape.
+// The limits that a batch itself needs: one layer, so one shape; and a window bounds what a query sees,
+// however far the positions have gone.
 AttendLimits limits_of(const AttendBatch& batch, int workers) {
   const KvLayerShape& shape = batch.sequences[0].view.shape;
   AttendLimits limits{0, 0, batch.q_heads, shape.kv_heads, shape.key_dim, shape.value_dim, workers};
   for (int s = 0; s < batch.count; ++s) {
-    limits.rows += batch.sequences[s].rows;
+    const AttendSequence& sequence = batch.sequences[s];
+    const Window& window = sequence.view.window;
+    const int64_t end = sequence.position + sequence.rows;
+    limits.rows += sequence.rows;
     limits.max_positions =
-        std::max(limits.max_positions, batch.sequences[s].position + batch.sequences[s].rows);
+        std::max(limits.max_positions, window.none() ? end : std::min(end, window.max_size));
   }
   return limits;
 }

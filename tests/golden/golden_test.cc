@@ -1,0 +1,223 @@
+// Recorded logits and greedy continuations of a tiny model of each family (docs/families.md).
+//
+// Bounds: 1e-3 where rows and arithmetic are float32; 2e-2 where rows are fp16; 2e-1 where all is bf16:
+// weights, rows, or the tiles of AMX, which multiply prefill rows in bf16 whatever the weights are. The
+// recordings' own 16-bit runs move by 4e-3 and 8e-2.
+#include <gtest/gtest.h>
+
+#include "core/cpu_isa.h"
+#include "support/fixture_gguf.h"
+#include "support/run_engine.h"
+#include "support/temp_dir.h"
+
+namespace butter {
+namespace {
+
+constexpr float kFloatBound = 1e-3f;
+constexpr float kFp16Bound = 2e-2f;
+constexpr float kBf16Bound = 2e-1f;
+constexpr float kCodesBound = 4e-1f;  // 8-bit activations on block-quantised weights, against float ones
+constexpr double kCodesDivergence = 1e-3;
+constexpr size_t kChunks[] = {1, 5, 16, 64, 200};
+constexpr size_t kPrefillRows = 16;
+constexpr size_t kGreedyPrompt = 16;
+
+class GoldenTest : public testing::TestWithParam<const char*> {
+ protected:
+  GoldenTest() : fixture_(load_fixture(GetParam())) {
+    for (int64_t r = 0; r < fixture_.logits.shape[0]; ++r) {
+      expected_.emplace_back(fixture_.logits.row(r), fixture_.logits.row(r) + fixture_.vocabulary());
+    }
+  }
+
+  // The file's window is not among the keys of GGUF's Llama architecture.
+  bool gguf_says_all() const { return fixture_.family() != "mistral"; }
+
+  Logits run(Engine& engine, size_t chunk = 1000000) const {
+    Sequence sequence = make_sequence(engine);
+    return feed_all(engine, sequence, fixture_.input_ids, chunk);
+  }
+
+  void expect_greedy(Engine& engine) const {
+    Sequence sequence = make_sequence(engine);
+    std::vector<int32_t> ids(fixture_.greedy.begin(), fixture_.greedy.begin() + kGreedyPrompt);
+    Sampler sampler{SamplingOptions{}};
+    std::vector<int32_t> fed = ids;
+    while (ids.size() < fixture_.greedy.size()) {
+      const auto next = engine.forward_sample(sequence, fed, sampler);
+      ASSERT_TRUE(next) << next.error().message();
+      ids.push_back(*next);
+      fed.assign(1, *next);
+    }
+    EXPECT_EQ(ids, fixture_.greedy);
+  }
+
+  // The most likely token is the recorded one wherever that is ahead by more than the bound.
+  void expect_same_choices(const Logits& logits, float bound) const {
+    for (size_t r = 0; r < logits.size(); ++r) {
+      if (top_gap(expected_[r]) > bound) {
+        EXPECT_EQ(argmax(logits[r]), argmax(expected_[r])) << "row " << r;
+      }
+    }
+  }
+
+  Logits sure_logits(std::span<const int32_t> ids) {
+    if (sure_.empty()) {
+      const auto reference = load_engine(tiny_options(fixture_.folder, "reference"));
+      Sequence sequence = make_sequence(*reference);
+      sure_ = feed_all(*reference, sequence, ids);
+    }
+    return sure_;
+  }
+
+  // Greedy choices along the recorded continuation, where float32 arithmetic is sure of them.
+  void expect_greedy_where_sure(Engine& engine, float bound) {
+    Sequence sequence = make_sequence(engine);
+    const std::span<const int32_t> ids(fixture_.greedy.data(), fixture_.greedy.size() - 1);
+    const Logits logits = feed_all(engine, sequence, ids, 1), sure = sure_logits(ids);
+    for (size_t r = kGreedyPrompt - 1; r < ids.size(); ++r) {
+      if (top_gap(sure[r]) > bound) {
+        EXPECT_EQ(argmax(logits[r]), fixture_.greedy[r + 1]) << "after token " << r;
+      }
+    }
+  }
+
+  // Everything that is promised of one file on one instruction set. `bound` holds where weights keep their
+  // type.
+  void expect_golden_on(Isa isa, const std::string& model, float bound) {
+    SCOPED_TRACE(std::string(isa_name(isa)) + " " + model);
+    const ScopedIsa forced(isa_name(isa));
+    const auto engine = load_engine(tiny_options(model, "cpu")),
+               three = load_engine(tiny_options(model, "cpu", 3));
+    ASSERT_EQ(engine->info().isa, isa_name(isa));
+    const auto bound_of = [&](size_t chunk) {
+      return isa == Isa::kAmx && chunk >= kPrefillRows ? kBf16Bound : bound;
+    };
+    const Logits whole = run(*engine);
+    EXPECT_LE(max_difference(whole, expected_), bound_of(whole.size()));
+    EXPECT_EQ(run(*three), whole) << "3 threads";
+    expect_same_choices(whole, bound_of(whole.size()));
+    for (size_t chunk : kChunks) {
+      const Logits logits = run(*engine, chunk);
+      EXPECT_LE(max_difference(logits, expected_), bound_of(chunk)) << "chunks of " << chunk;
+      EXPECT_LE(max_difference(logits, whole), bound_of(whole.size())) << "chunks of " << chunk;
+      if (chunk == 5) {
+        EXPECT_EQ(run(*three, chunk), logits) << "3 threads, chunks of " << chunk;
+      }
+    }
+    expect_greedy_where_sure(*engine, bound);
+  }
+
+  const Fixture fixture_;
+  Logits expected_;
+  Logits sure_;  // float32, along the greedy continuation
+  TempDir folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
+                         testing::Values("llama", "llama3_scaled", "mistral_swa", "qwen2", "qwen3"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+TEST_P(GoldenTest, ReferenceDeviceGivesTheRecordedLogits) {
+  const auto engine = load_engine(tiny_options(fixture_.folder, "reference"));
+  const Logits logits = run(*engine);
+  EXPECT_LE(max_difference(logits, expected_), kFloatBound);
+  expect_same_choices(logits, kFloatBound);
+  expect_greedy(*engine);
+}
+
+TEST_P(GoldenTest, ReferenceDeviceDoesNotSeeHowAPromptIsCut) {
+  const auto engine = load_engine(tiny_options(fixture_.folder, "reference"));
+  const Logits whole = run(*engine);
+  for (size_t chunk : kChunks) EXPECT_EQ(run(*engine, chunk), whole) << "chunks of " << chunk;
+}
+
+TEST_P(GoldenTest, EveryInstructionSetHoldsTheBf16Bound) {
+  for (Isa isa : available_isas()) expect_golden_on(isa, fixture_.folder, kBf16Bound);
+}
+
+TEST_P(GoldenTest, GgufOfTheSameWeightsIsTheSameModel) {
+  if (!gguf_says_all()) GTEST_SKIP() << "GGUF's Llama architecture has no window";
+  const auto safetensors = load_engine(tiny_options(fixture_.folder, "reference"));
+  const Logits expected = run(*safetensors);
+  for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const std::string file = folder_.file(std::string(dtype_name(type)) + ".gguf");
+    write_fixture_gguf(fixture_, file, {type, {}, {}});
+    const auto engine = load_engine(tiny_options(file, "reference"));
+    const Logits logits = run(*engine);
+    // F16 cannot hold every bf16 weight; scaling factors are stored as floats.
+    EXPECT_LE(max_difference(logits, expected), type == DType::kF16 ? 1e-2f : 1e-4f) << dtype_name(type);
+    if (type != DType::kF16) expect_greedy(*engine);
+  }
+}
+
+TEST_P(GoldenTest, EveryInstructionSetHoldsTheFp16BoundWithFloatWeights) {
+  if (!gguf_says_all()) GTEST_SKIP() << "GGUF's Llama architecture has no window";
+  for (DType type : {DType::kF32, DType::kF16}) {
+    const std::string file = folder_.file(std::string(dtype_name(type)) + ".gguf");
+    write_fixture_gguf(fixture_, file, {type, {}, {}});
+    for (Isa isa : available_isas()) expect_golden_on(isa, file, kFp16Bound);
+  }
+}
+
+double mean_divergence(const Logits& exact, const Logits& other) {
+  double sum = 0;
+  for (size_t r = 0; r < exact.size(); ++r) {
+    double exact_total = 0, other_total = 0, row = 0;
+    for (float x : exact[r]) exact_total += std::exp(static_cast<double>(x));
+    for (float x : other[r]) other_total += std::exp(static_cast<double>(x));
+    for (size_t i = 0; i < exact[r].size(); ++i) {
+      const double p = std::exp(static_cast<double>(exact[r][i])) / exact_total;
+      row += p * (exact[r][i] - other[r][i] - std::log(exact_total / other_total));
+    }
+    sum += row;
+  }
+  return sum / static_cast<double>(exact.size());
+}
+
+TEST_P(GoldenTest, QuantisedWeightsMeanTheSameOnEveryDevice) {
+  for (DType type : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
+    const std::string file = folder_.file(std::string(dtype_name(type)) + ".gguf");
+    write_fixture_gguf(fixture_, file, {type, {}, {}});
+    const auto reference = load_engine(tiny_options(file, "reference"));
+    const Logits expected = run(*reference);
+    for (Isa isa : available_isas()) {
+      const ScopedIsa forced(isa_name(isa));
+      const auto engine = load_engine(tiny_options(file, "cpu"));
+      for (size_t chunk : {5, 1000}) {
+        SCOPED_TRACE(testing::Message()
+                     << dtype_name(type) << " " << isa_name(isa) << " chunks of " << chunk);
+        const Logits logits = run(*engine, chunk);
+        EXPECT_LE(max_difference(logits, expected), kCodesBound);
+        EXPECT_LE(mean_divergence(expected, logits), kCodesDivergence);
+      }
+    }
+  }
+}
+
+TEST(GgufWindow, LlamaArchitectureHasNone) {
+  const Fixture mistral = load_fixture("mistral_swa");
+  TempDir folder;
+  write_fixture_gguf(mistral, folder.file("mistral.gguf"));
+  const auto engine = load_engine(tiny_options(folder.file("mistral.gguf"), "reference"));
+  EXPECT_EQ(make_sequence(*engine).layers()[0].window_size, 0);
+  Sequence plain = make_sequence(*engine);
+  SequenceOptions window;
+  window.kv_window_size = 16;
+  window.kv_window_keep = 0;
+  Sequence windowed = make_sequence(*engine, window);
+  const Logits all = feed_all(*engine, plain, mistral.input_ids);
+  const Logits sixteen = feed_all(*engine, windowed, mistral.input_ids);
+  for (int64_t r = 0; r < mistral.logits.shape[0]; ++r) {
+    const std::span<const float> recorded(mistral.logits.row(r), 256);
+    const auto row = static_cast<size_t>(r);
+    EXPECT_LE(max_difference(sixteen[row], recorded), kFloatBound) << "the user's window is the model's";
+    if (r < 16) {
+      EXPECT_LE(max_difference(all[row], recorded), kFloatBound);
+    }
+  }
+  EXPECT_GT(max_difference(all[100], {mistral.logits.row(100), 256}), 10 * kFloatBound);
+}
+
+}  // namespace
+}  // namespace butter

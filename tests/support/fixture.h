@@ -1,0 +1,74 @@
+// Fixture: one of the tiny recorded models of tests/data/fixtures, with what it must answer.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "core/check.h"
+#include "core/dequantise.h"
+#include "support/test_data.h"
+
+namespace butter {
+
+// A tensor as floats.
+struct FloatTensor {
+  Shape shape;
+  std::vector<float> values;
+
+  const float* row(int64_t r) const { return values.data() + r * shape[shape.rank() - 1]; }
+};
+
+inline FloatTensor float_tensor(const TensorView& view) {
+  FloatTensor tensor{view.shape, std::vector<float>(static_cast<size_t>(view.shape.elements()))};
+  for (int64_t r = 0; r < view.rows(); ++r) {
+    dequantise_row(view.dtype, view.row(r), view.columns(), tensor.values.data() + r * view.columns());
+  }
+  return tensor;
+}
+
+struct Fixture {
+  std::string name;
+  std::string folder;
+  Attributes config;
+  std::map<std::string, FloatTensor> weights;  // by their Hugging Face names
+  std::vector<int32_t> input_ids;              // 208
+  std::vector<int32_t> greedy;                 // the first 16 of them, then 24 generated ones
+  FloatTensor logits;                          // [208, vocabulary]
+
+  int number(const std::string& key) const { return static_cast<int>(*config.require_int(key, 1, 1 << 20)); }
+  int vocabulary() const { return number("vocab_size"); }
+  int head_dim() const {
+    return static_cast<int>(
+        *config.get_int_or("head_dim", number("hidden_size") / number("num_attention_heads")));
+  }
+  std::string family() const { return std::string(*config.get_string("model_type")); }
+};
+
+inline std::vector<int32_t> int_tensor(const TensorView& view) {
+  std::vector<int32_t> values(static_cast<size_t>(view.shape.elements()));
+  std::memcpy(values.data(), view.data, values.size() * sizeof(int32_t));
+  return values;
+}
+
+inline Fixture load_fixture(const std::string& name) {
+  Fixture fixture;
+  fixture.name = name;
+  fixture.folder = test_data("fixtures/" + name);
+  const auto model = Checkpoint::open(fixture.folder);
+  const auto expected = Checkpoint::open(fixture.folder + "/expected.safetensors");
+  BUTTER_CHECK(model && expected);
+  fixture.config = model->config();
+  for (const TensorEntry& entry : model->tensors()) {
+    fixture.weights[std::string(entry.name)] = float_tensor(entry.view);
+  }
+  fixture.input_ids = int_tensor(*expected->find_tensor("input_ids"));
+  fixture.greedy = int_tensor(*expected->find_tensor("greedy"));
+  fixture.logits = float_tensor(*expected->find_tensor("logits"));
+  return fixture;
+}
+
+}  // namespace butter
