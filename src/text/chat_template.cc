@@ -38,13 +38,13 @@ jinja::Environment environment_of(const Value& messages, const ChatTemplateOptio
   variables.emplace_back("add_generation_prompt", Value(options.add_generation_prompt));
   if (options.bos_token) variables.emplace_back("bos_token", Value::text(*options.bos_token));
   if (options.eos_token) variables.emplace_back("eos_token", Value::text(*options.eos_token));
-  for (const auto& [name, value] : options.arguments) {
-    const auto same =
-        std::find_if(variables.begin(), variables.end(), [&](const auto& v) { return v.first == name; });
+  for (const auto& argument : options.arguments) {
+    const auto same = std::find_if(variables.begin(), variables.end(),
+                                   [&](const auto& v) { return v.first == argument.first; });
     if (same != variables.end()) {
-      same->second = value;
+      same->second = argument.second;
     } else {
-      variables.emplace_back(name, value);
+      variables.push_back(argument);
     }
   }
   return environment;

@@ -135,32 +135,34 @@ TEST(JinjaHostile, NestingInTheSourceIsBounded) {
       {"1 if 1 else ", ""}, {"x[", "]"}, {"x|d(", ")"}, {"x is in(", ")"}, {"(1,", ")"}, {"x(a=", ")"},
   };
   for (const auto& [open, close] : kCases) {
-    expect_limit("{{ " + repeated(open, kMany) + "1" + repeated(close, kMany) + " }}", "max_nesting");
-    expect_limit("{{ " + repeated(open, kMany), "max_nesting");
+    expect_limit(std::string("{{ ") + repeated(open, kMany) + "1" + repeated(close, kMany) + " }}",
+                 "max_nesting");
+    expect_limit(std::string("{{ ") + repeated(open, kMany), "max_nesting");
   }
   for (const std::string postfix : {".a", "[0]", "()", "|trim"}) {
-    expect_limit("{{ x" + repeated(postfix, kMany) + " }}", "max_nesting");
+    expect_limit(std::string("{{ x") + repeated(postfix, kMany) + " }}", "max_nesting");
   }
   for (const std::string block :
        {"{% if 1 %}", "{% for x in [1] %}", "{% set x %}", "{% filter trim %}", "{% with %}",
         "{% macro m() %}", "{% call m() %}", "{% generation %}", "{% if 0 %}{% else %}"}) {
     expect_limit(repeated(block, kMany), "max_nesting");
   }
-  expect_limit("{% set " + repeated("(", kMany) + "x", "max_nesting");
-  expect_limit("{% for " + repeated("(", kMany) + "x", "max_nesting");
+  expect_limit(std::string("{% set ") + repeated("(", kMany) + "x", "max_nesting");
+  expect_limit(std::string("{% for ") + repeated("(", kMany) + "x", "max_nesting");
 }
 
 TEST(JinjaHostile, LongChainsOfOneLevelAreNoNesting) {
   Limits limits;
   limits.max_steps = 200'000;
-  EXPECT_EQ(shown(render("{{ 0" + repeated(" + 1", 20'000) + " }}", {}, limits)), "20000");
-  EXPECT_EQ(shown(render("{{ 'x'" + repeated(" ~ ''", 20'000) + " }}", {}, limits)), "x");
-  EXPECT_EQ(shown(render("{{ false" + repeated(" or false", 20'000) + " }}", {}, limits)), "False");
-  EXPECT_EQ(shown(render("{{ 1" + repeated(" == 1", 20'000) + " }}", {}, limits)), "True");
+  EXPECT_EQ(shown(render(std::string("{{ 0") + repeated(" + 1", 20'000) + " }}", {}, limits)), "20000");
+  EXPECT_EQ(shown(render(std::string("{{ 'x'") + repeated(" ~ ''", 20'000) + " }}", {}, limits)), "x");
+  EXPECT_EQ(shown(render(std::string("{{ false") + repeated(" or false", 20'000) + " }}", {}, limits)),
+            "False");
+  EXPECT_EQ(shown(render(std::string("{{ 1") + repeated(" == 1", 20'000) + " }}", {}, limits)), "True");
   EXPECT_EQ(
       shown(render("{% if 0 %}" + repeated("{% elif 0 %}", 20'000) + "{% else %}x{% endif %}", {}, limits)),
       "x");
-  EXPECT_EQ(shown(render("{{ " + repeated("'a' ", 20'000) + "|length }}", {}, limits)), "20000");
+  EXPECT_EQ(shown(render(std::string("{{ ") + repeated("'a' ", 20'000) + "|length }}", {}, limits)), "20000");
 }
 
 TEST(JinjaHostile, StepsAreBounded) {
@@ -206,10 +208,10 @@ TEST(JinjaHostile, LongTextsAndManyNamesCostSteps) {
   std::string arguments = "{{ dict(";
   std::string parameters = "{% macro m(";
   for (int i = 0; i < 2'000; ++i) {
-    names += "{% set x" + std::to_string(i) + " = 1 %}";
-    attributes += "{% set ns.x" + std::to_string(i) + " = 1 %}";
-    arguments += "x" + std::to_string(i) + "=1,";
-    parameters += "x" + std::to_string(i) + ",";
+    names += fmt::format("{{% set x{} = 1 %}}", i);
+    attributes += fmt::format("{{% set ns.x{} = 1 %}}", i);
+    arguments += fmt::format("x{}=1,", i);
+    parameters += fmt::format("x{},", i);
   }
   expect_limit(names, "max_steps");
   expect_limit(attributes, "max_steps");
