@@ -5,16 +5,27 @@
 namespace butter {
 namespace {
 
+// Far beyond any model; sums of bytes stay within 63 bits.
+constexpr int64_t kMaxPositions = int64_t{1} << 31;
+
 Status check_options(const CacheOptions& options) {
   if (options.max_context < 1) {
     return fail(StatusCode::kInvalidArgument, "--max-context is {}; at least 1 is expected",
                 options.max_context);
+  }
+  if (options.max_context > kMaxPositions) {
+    return fail(StatusCode::kInvalidArgument, "--max-context is {}; at most {} is expected",
+                options.max_context, kMaxPositions);
   }
   const Window& window = options.window;
   if (window.max_size < 0 || window.keep < 0) {
     return fail(StatusCode::kInvalidArgument,
                 "--kv-window-size is {} and --kv-window-keep {}; neither may be negative", window.max_size,
                 window.keep);
+  }
+  if (window.max_size > kMaxPositions) {
+    return fail(StatusCode::kInvalidArgument, "--kv-window-size is {}; at most {} is expected",
+                window.max_size, kMaxPositions);
   }
   if (window.max_size > 0 && window.max_size <= window.keep) {
     return fail(StatusCode::kInvalidArgument,

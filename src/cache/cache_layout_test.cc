@@ -138,6 +138,8 @@ TEST(CacheLayout, OptionsThatCannotBeServedAreRefusedWithBothSides) {
   EXPECT_THAT(refusal(100, {4, 4}),
               testing::AllOf(HasSubstr("--kv-window-size is 4"), HasSubstr("which is 4")));
   EXPECT_THAT(refusal(100, {3, 4}), HasSubstr("--kv-window-size is 3"));
+  EXPECT_THAT(refusal(INT64_MAX, {}), HasSubstr("--max-context is 9223372036854775807"));
+  EXPECT_THAT(refusal(100, {INT64_MAX, 0}), HasSubstr("--kv-window-size is 9223372036854775807"));
   EXPECT_EQ(refusal(100, {5, 4}), "accepted");
 }
 

@@ -13,6 +13,8 @@ constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxVocabulary = 1 << 24;
 constexpr int64_t kMaxPositions = int64_t{1} << 31;
+constexpr int64_t kMaxKvValues = int64_t{1}
+                                 << 28;  // keys of one position, in all layers: a cache's bytes fit 63 bits
 
 Result<int> require_small(const Attributes& config, const std::string& key, int64_t max) {
   BUTTER_ASSIGN(const int64_t value, config.require_int(key, 1, max));
@@ -38,6 +40,12 @@ Status check_heads(const DenseConfig& config, const Attributes& attributes) {
   if (int64_t{config.heads} * config.head_dim > kMaxWidth) {
     return fail(StatusCode::kCorrupt, "{}: {} heads of {} values; at most {} values in all are expected",
                 attributes.source(), config.heads, config.head_dim, kMaxWidth);
+  }
+  const int64_t kv_values = int64_t{config.layers} * config.kv_heads * config.head_dim;
+  if (kv_values > kMaxKvValues) {
+    return fail(StatusCode::kCorrupt,
+                "{}: {} layers of {} KV heads of {} values; at most {} values in all are expected",
+                attributes.source(), config.layers, config.kv_heads, config.head_dim, kMaxKvValues);
   }
   return {};
 }

@@ -185,6 +185,11 @@ TEST(Families, WidthsAreBoundedBeforeTheyAreMultiplied) {
   wide["num_attention_heads"] = "1048576";
   wide["head_dim"] = "1024";
   EXPECT_THAT(refusal(spec_of(wide)), AllOf(HasSubstr("1048576"), HasSubstr("1024")));
+  Config deep = small_config();
+  deep["num_hidden_layers"] = "4096";
+  deep["num_attention_heads"] = deep["num_key_value_heads"] = "1024";
+  deep["head_dim"] = "1024";
+  EXPECT_THAT(refusal(spec_of(deep)), AllOf(HasSubstr("4096 layers"), HasSubstr("1024 KV heads")));
 }
 
 TEST(Families, QueryHeadsMustBeAMultipleOfKvHeads) {

@@ -73,10 +73,11 @@ void write_kv_row(const AttendSequence& sequence, int64_t row, const float* key,
   for (int head = 0; head < shape.kv_heads; ++head) {
     std::byte* key_row = page.key(head) + in_page * key_bytes;
     std::byte* value_row = page.value(head) + in_page * value_bytes;
-    const bool finite =
-        converter.convert(key + int64_t{head} * shape.key_dim, shape.key_dim, raw, key_row) &
+    const bool key_finite =
+        converter.convert(key + int64_t{head} * shape.key_dim, shape.key_dim, raw, key_row);
+    const bool value_finite =
         converter.convert(value + int64_t{head} * shape.value_dim, shape.value_dim, raw, value_row);
-    if (!finite) non_finite.report(shape.layer, position, head);
+    if (!key_finite || !value_finite) non_finite.report(shape.layer, position, head);
     if (position < kPinnedRows && view.pinned.base != nullptr) {
       std::memcpy(view.pinned.key(head) + position * key_bytes, key_row, static_cast<size_t>(key_bytes));
       std::memcpy(view.pinned.value(head) + position * value_bytes, value_row,

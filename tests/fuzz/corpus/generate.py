@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_gguf, fuzz_safetensors and fuzz_config: small files that reach every branch.
+"""Writes the seeds of fuzz_gguf, fuzz_safetensors, fuzz_config and fuzz_family: small files that reach every branch.
 
 Needs nothing but Python:   python generate.py
 """
@@ -102,7 +102,36 @@ def config_seeds():
     write("config", "twice", b'{"a": 1, "a": 2}')
 
 
+def family_seeds():
+    small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+             "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512, "rms_norm_eps": 1e-6}
+    rope = {"default": {"rope_theta": 10000.0}, "linear": {"rope_type": "linear", "factor": 2.0},
+            "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                       "original_max_position_embeddings": 64},
+            "yarn": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1, "mscale_all_dim": 0.5}}
+    for name, parameters in rope.items():
+        write("family", f"rope_{name}", json.dumps({"model_type": "llama", "rope_parameters": parameters, **small}).encode())
+    write("family", "mistral", json.dumps({"model_type": "mistral", "sliding_window": 48, **small}).encode())
+    write("family", "qwen2", json.dumps({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64,
+                                         "max_window_layers": 1, **small}).encode())
+    write("family", "qwen3", json.dumps(
+        {"model_type": "qwen3", "use_sliding_window": True, "sliding_window": 64, "attention_bias": True,
+         "layer_types": ["sliding_attention", "full_attention"], "partial_rotary_factor": 0.5, **small}).encode())
+    write("family", "wrapper", json.dumps({"architectures": ["LlamaForCausalLM"],
+                                           "text_config": {"hidden_act": "gelu", **small}}).encode())
+    for architecture in ["llama", "qwen2", "qwen3"]:
+        keys = {"block_count": 2, "embedding_length": 64, "feed_forward_length": 128, "attention.head_count": 4,
+                "attention.head_count_kv": 2, "attention.key_length": 16, "rope.dimension_count": 16, "context_length": 512,
+                "vocab_size": 256}
+        write("family", f"gguf_{architecture}", gguf(
+            [("general.architecture", STRING, architecture)] +
+            [(f"{architecture}.{key}", U32, value) for key, value in keys.items()] +
+            [(f"{architecture}.rope.scaling.type", STRING, "yarn"), (f"{architecture}.rope.scaling.factor", F32, 4.0),
+             (f"{architecture}.rope.freq_base", F32, 10000.0)], []))
+
+
 if __name__ == "__main__":
+    family_seeds()
     gguf_seeds()
     safetensors_seeds()
     config_seeds()
