@@ -86,7 +86,8 @@ CacheModel cache_model_of(const ModelSpec& spec) {
 
 int next_step_rows(int64_t position, int64_t remaining, int step_rows) {
   const int64_t in_page = position % kPageRows;
-  const int64_t most = step_rows < kPageRows ? std::min<int64_t>(step_rows, kPageRows - in_page) : step_rows - in_page;
+  const int64_t most =
+      step_rows < kPageRows ? std::min<int64_t>(step_rows, kPageRows - in_page) : step_rows - in_page;
   return static_cast<int>(std::min(remaining, most));
 }
 
@@ -214,7 +215,19 @@ Result<CachePlan> Engine::plan_caches(const SequenceOptions& options) const {
 
 Result<Sequence> Engine::make_layer_caches(const SequenceOptions& options) {
   BUTTER_ASSIGN(const CacheOptions cache, state_->cache_options(options));
-  BUTTER_ASSIGN(const CachePlan plan, butter::plan_caches(state_->cache_model, cache));
+  BUTTER_ASSIGN(CacheSet caches, butter::make_layer_caches(state_->cache_model, cache, state_->pool));
+  auto state = std::make_unique<Sequence::State>();
+  state->engine = state_.get();
+  state->options = options;
+  state->unbounded = true;
+  CacheOptions lasting = cache;  // what it comes to, if positions go on beyond the context
+  for (const WindowClass& window_class : caches.layout().classes) {
+    state->unbounded &= !window_class.window.none();
+    const int64_t filled = window_class.window.max_size + cache.prefill_rows + 2 * kPageRows;
+    lasting.max_context = std::max(lasting.max_context, filled);
+  }
+  BUTTER_ASSIGN(const CachePlan plan,
+                butter::plan_caches(state_->cache_model, state->unbounded ? lasting : cache));
   if (plan.total_bytes + plan.prefill_bytes > state_->pool->budget_bytes()) {
     return fail(
         StatusCode::kOutOfMemory,
@@ -223,13 +236,6 @@ Result<Sequence> Engine::make_layer_caches(const SequenceOptions& options) {
         options.kv_cache, cache.max_context, plan.total_bytes + plan.prefill_bytes,
         state_->pool->budget_bytes());
   }
-  auto state = std::make_unique<Sequence::State>();
-  state->engine = state_.get();
-  state->options = options;
-  BUTTER_ASSIGN(CacheSet caches, butter::make_layer_caches(state_->cache_model, cache, state_->pool));
-  state->unbounded = true;
-  for (const WindowClass& window_class : caches.layout().classes)
-    state->unbounded &= !window_class.window.none();
   state->caches.emplace(std::move(caches));
   state->max_context = cache.max_context;
   return Sequence(std::move(state));

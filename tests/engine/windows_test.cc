@@ -120,6 +120,21 @@ TEST_P(StreamTest, TwentyWindowsOfTokensPastTheContextTakeFlatMemory) {
   EXPECT_EQ(feed_last(*engine, recent, tail), feed_last(*engine, other, tail));
 }
 
+TEST(Windows, BudgetIsAskedForTheWindowWhereTheContextIsShorter) {
+  EngineOptions options = tiny_options(llama().folder, "reference");
+  options.max_context = 4096;
+  SequenceOptions short_context = windowed(300, 4);
+  short_context.max_context = 64;
+  SequenceOptions long_context = windowed(300, 4);
+  const CachePlan plan = *load_engine(options)->plan_caches(long_context);
+  options.cache_budget_bytes = plan.total_bytes + plan.prefill_bytes - 1;
+  EXPECT_FALSE(load_engine(options)->make_layer_caches(short_context)) << "positions go on to 300 and beyond";
+  ++options.cache_budget_bytes;
+  const auto engine = load_engine(options);
+  Sequence sequence = make_sequence(*engine, short_context);
+  for (uint32_t i = 0; i < 10; ++i) EXPECT_EQ(feed_last(*engine, sequence, random_ids(100, i)).size(), 256u);
+}
+
 TEST(Windows, LayersWithoutAWindowAreHeldToTheContext) {
   EngineOptions options = tiny_options(llama().folder, "reference");
   options.max_context = 128;
