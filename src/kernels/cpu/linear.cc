@@ -236,7 +236,7 @@ int64_t input_bytes(InputKind kind, int64_t rows, int64_t columns) {
     case InputKind::kFloat:
       return 0;
     case InputKind::kInt8:
-      return rows * (columns / kGroup) * kInt8GroupBytes;
+      return rows * kCodeRows * (columns / kGroup) * kInt8GroupBytes;
     case InputKind::kBf16:
       return round_up(rows, kTileRows) * round_up(columns, 32) * 2;
   }
@@ -252,11 +252,13 @@ namespace {
 void prepare_int8(Isa isa, const LinearInput& input, IndexRange rows) {
   const int64_t groups = input.columns / kGroup;
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    const int64_t first = row / kInt8Block * kInt8Block;
-    const int64_t block = std::min(kInt8Block, input.rows - first);
+    const int64_t code_row = row * kCodeRows;
+    const int64_t first = code_row / kInt8Block * kInt8Block;
+    const int64_t block = std::min(kInt8Block, input.rows * kCodeRows - first);
     std::byte* record = input.prepared + first * groups * kInt8GroupBytes;
-    quantise_row(isa, input.x + row * input.stride, groups,
-                 {record, block * kInt8GroupBytes, static_cast<int>(block), static_cast<int>(row - first)});
+    quantise_row(
+        isa, input.x + row * input.stride, groups,
+        {record, block * kInt8GroupBytes, static_cast<int>(block), static_cast<int>(code_row - first)});
   }
 }
 
@@ -298,7 +300,8 @@ void linear(const LinearWeight& weight, const LinearInput& input, IndexRange out
     case InputKind::kFloat:
       return kernels.floats(matrix, {input.x, input.stride, input.rows}, outputs.begin, outputs.end, target);
     case InputKind::kInt8:
-      return kernels.codes(matrix, {input.prepared, input.rows}, outputs.begin, outputs.end, target);
+      return kernels.codes(matrix, {input.prepared, input.rows * kCodeRows}, outputs.begin, outputs.end,
+                           target);
     case InputKind::kBf16:
       return kernels.tiles(matrix, {input.prepared, input.rows}, outputs.begin, outputs.end, target, scratch);
   }

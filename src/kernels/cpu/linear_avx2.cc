@@ -254,6 +254,7 @@ inline void store_outputs(__m256 sum, int64_t n, __m256i mask, const LinearTarge
   _mm256_maskstore_ps(y + n, mask, sum);
 }
 
+// M code rows: M / 2 input rows, whose two products are added.
 template <LinearForm form, int M>
 void panel_block(const byte_t* panel, int64_t groups, int lanes, const byte_t* x, int64_t n, float* y,
                  const LinearTarget& target) {
@@ -265,7 +266,8 @@ void panel_block(const byte_t* panel, int64_t groups, int lanes, const byte_t* x
       multiply_half<form, M, false>(panel, groups, Lanes<false>(lanes, first), x, sums);
     }
     const __m256i mask = lane_mask(lanes - first);
-    for (int m = 0; m < M; ++m) store_outputs(sums[m], n + first, mask, target, y + m * target.stride);
+    for (int m = 0; m < M; m += 2)
+      store_outputs(_mm256_add_ps(sums[m], sums[m + 1]), n + first, mask, target, y + m / 2 * target.stride);
   }
 }
 
@@ -281,29 +283,17 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
     const auto* x = reinterpret_cast<const byte_t*>(rows.data);
     float* y = target.y;
     int64_t left = rows.rows;
-    for (; left >= 8; left -= 8, x += 8 * row_bytes, y += 8 * target.stride)
+    for (; left >= 8; left -= 8, x += 8 * row_bytes, y += 4 * target.stride)
       panel_block<form, 8>(panel, groups, lanes, x, n, y, target);
     switch (left) {
-      case 7:
-        panel_block<form, 7>(panel, groups, lanes, x, n, y, target);
-        break;
       case 6:
         panel_block<form, 6>(panel, groups, lanes, x, n, y, target);
-        break;
-      case 5:
-        panel_block<form, 5>(panel, groups, lanes, x, n, y, target);
         break;
       case 4:
         panel_block<form, 4>(panel, groups, lanes, x, n, y, target);
         break;
-      case 3:
-        panel_block<form, 3>(panel, groups, lanes, x, n, y, target);
-        break;
       case 2:
         panel_block<form, 2>(panel, groups, lanes, x, n, y, target);
-        break;
-      case 1:
-        panel_block<form, 1>(panel, groups, lanes, x, n, y, target);
         break;
       default:
         break;

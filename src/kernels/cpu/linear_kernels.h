@@ -14,7 +14,8 @@ namespace butter::cpu {
 
 constexpr int64_t kPanelRows = 16;  // rows of a weight that are repacked together
 constexpr int64_t kGroup = 32;      // columns that share a scale
-constexpr int64_t kInt8Block = 8;   // rows of a prepared input that are interleaved
+constexpr int64_t kCodeRows = 2;    // rows of int8 codes that an input row becomes (quantise.h)
+constexpr int64_t kInt8Block = 8;   // code rows of a prepared input that are interleaved
 constexpr int64_t kTileRows = 32;   // rows of a block of bf16 tiles
 constexpr int64_t kInt8GroupBytes = kGroup + 16;
 
@@ -58,14 +59,14 @@ struct FloatRows {
   int64_t rows = 0;
 };
 
-// Prepared int8 rows, in blocks of 8, then of 4, 2 and 1 as the rest has them. A block of M rows has a record
-// for every group of 32 columns, which are read in turn:
+// Prepared int8 rows, two code rows for each input row, in blocks of 8 code rows (the last has what is left).
+// A block of M code rows has a record for every group of 32 columns, which are read in turn:
 //
 //   record = codes:int8[M][32] | scale:f32[M] | scale·sum of codes:f32[M] | −sum of codes:int32[M]
 //            | −sum of the first 16 codes:int32[M]
 struct Int8Rows {
   const std::byte* data = nullptr;
-  int64_t rows = 0;
+  int64_t rows = 0;  // code rows
 };
 
 // Prepared bf16 rows, in blocks of 32, each a pair of tiles for every 32 columns:

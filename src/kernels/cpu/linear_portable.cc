@@ -156,10 +156,11 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
                      static_cast<int>(g % kShape.groups), lanes, group);
         for (int64_t m = 0; m < block; ++m) add_group(group, x, block, m, kShape.bias, sums[m]);
       }
-      for (int64_t m = 0; m < block; ++m) {
-        float* y = target.y + (done + m) * target.stride + n;
+      for (int64_t m = 0; m < block; m += kCodeRows) {
+        float* y = target.y + (done + m) / kCodeRows * target.stride + n;
         for (int i = 0; i < lanes; ++i) {
-          const float sum = sums[m][i] + (target.bias != nullptr ? target.bias[n + i] : 0.0f);
+          const float sum =
+              sums[m][i] + sums[m + 1][i] + (target.bias != nullptr ? target.bias[n + i] : 0.0f);
           y[i] = target.accumulate ? y[i] + target.multiplier * sum : sum;
         }
       }

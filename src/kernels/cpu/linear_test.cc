@@ -1,9 +1,9 @@
 // Parity of the CPU's linear op with the reference, for every instruction set that this machine has.
 //
 // Bounds. Float inputs: float32 sums in another order, 1e-6 of the sum of |w·x|. Int8 inputs: each value is
-// off by at most half a scale, max|x| of its group / 254, and errors are independent: within 5 standard
-// deviations of Σ w² · scale² / 12. Bf16: weight and input are each off by 2⁻⁹ relative at most, within 5
-// standard deviations of products off by 2⁻⁹ · |w·x|.
+// off by at most half the scale of its second code, which is at most max|x| of its group / (127 · 254), and
+// errors are independent: within 5 standard deviations of Σ w² · scale² / 12. Bf16: weight and input are each
+// off by 2⁻⁹ relative at most, within 5 standard deviations of products off by 2⁻⁹ · |w·x|.
 #include "kernels/cpu/linear.h"
 
 #include <gtest/gtest.h>
@@ -112,7 +112,7 @@ double allowed(cpu::InputKind kind, const float* w, const float* x, int64_t colu
       weight_squares += weight * weight;
       largest = std::max(largest, input);
     }
-    if (kind == cpu::InputKind::kInt8) variance += weight_squares * (largest / 127) * (largest / 127) / 12;
+    if (kind == cpu::InputKind::kInt8) variance += weight_squares * std::pow(largest / 127 / 254, 2) / 12;
   }
   if (kind == cpu::InputKind::kBf16) variance = squares / (256 * 256) * 2 / 3;
   if (errors == Errors::kAligned && kind == cpu::InputKind::kBf16) return absolute / 128;

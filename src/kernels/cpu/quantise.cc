@@ -56,21 +56,39 @@ HWY_ATTR int half_codes_of(const float* x, float inverse, int8_t* codes) {
   return hn::GetLane(hn::SumOfLanes(d32, sum));
 }
 
+// Codes of one group, as code row `index` of its record. Leaves x − scale · code in `rest`, if that is asked
+// for.
+HWY_ATTR void quantise_group(const float* x, const Int8RowPlace& place, int index, std::byte* record,
+                             float* rest) {
+  const GroupScale group = scale_of(x);
+  auto* codes = reinterpret_cast<int8_t*>(record + index * kColumns);
+  const int first = half_codes_of(x, group.inverse, codes);
+  const int sum = first + half_codes_of(x + kColumns / 2, group.inverse, codes + kColumns / 2);
+  const float scaled_sum = group.scale * static_cast<float>(sum);
+  const int negated = -sum;
+  const int negated_first = -first;
+  std::byte* tail = record + place.block * kColumns + index * 4;
+  std::memcpy(tail, &group.scale, 4);
+  std::memcpy(tail + place.block * 4, &scaled_sum, 4);
+  std::memcpy(tail + place.block * 8, &negated, 4);
+  std::memcpy(tail + place.block * 12, &negated_first, 4);
+  if (rest == nullptr) return;
+  const hn::CappedTag<float, 16> d;
+  const hn::Rebind<int32_t, decltype(d)> d32;
+  const hn::Rebind<int8_t, decltype(d)> d8;
+  const auto scale = hn::Set(d, group.scale);
+  for (int i = 0; i < kColumns; i += static_cast<int>(hn::Lanes(d))) {
+    const auto code = hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, codes + i)));
+    hn::StoreU(hn::NegMulAdd(scale, code, hn::LoadU(d, x + i)), d, rest + i);
+  }
+}
+
 HWY_ATTR void quantise(const float* x, int64_t groups, const Int8RowPlace& place) {
   std::byte* record = place.records;
+  float rest[kColumns];
   for (int64_t g = 0; g < groups; ++g, x += kColumns, record += place.record_bytes) {
-    const GroupScale group = scale_of(x);
-    auto* codes = reinterpret_cast<int8_t*>(record + place.index * kColumns);
-    const int first = half_codes_of(x, group.inverse, codes);
-    const int sum = first + half_codes_of(x + kColumns / 2, group.inverse, codes + kColumns / 2);
-    const float scaled_sum = group.scale * static_cast<float>(sum);
-    const int negated = -sum;
-    const int negated_first = -first;
-    std::byte* tail = record + place.block * kColumns + place.index * 4;
-    std::memcpy(tail, &group.scale, 4);
-    std::memcpy(tail + place.block * 4, &scaled_sum, 4);
-    std::memcpy(tail + place.block * 8, &negated, 4);
-    std::memcpy(tail + place.block * 12, &negated_first, 4);
+    quantise_group(x, place, place.index, record, rest);
+    quantise_group(rest, place, place.index + 1, record, nullptr);
   }
 }
 
