@@ -131,7 +131,8 @@ TEST(PagePool, BudgetOfSoManyBlocksHoldsSoMany) {
   for (int64_t blocks : {1, 3, 9, 10, 11, 25}) {
     Fixture f(blocks * block);
     EXPECT_EQ(f.pool.free_blocks(block), blocks);
-    for (int64_t i = 0; i < blocks; ++i) std::memset(*f.pool.data(f.lease(block)), 1, static_cast<size_t>(block));
+    for (int64_t i = 0; i < blocks; ++i)
+      std::memset(*f.pool.data(f.lease(block)), 1, static_cast<size_t>(block));
     EXPECT_EQ(f.pool.free_blocks(block), 0);
     EXPECT_FALSE(f.pool.lease(block));
   }

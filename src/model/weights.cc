@@ -18,12 +18,13 @@ Result<TensorView> WeightLoader::unpermute(const TensorRef& ref, const TensorVie
   const int64_t head_rows = rows / ref.permuted_heads;
   BUTTER_CHECK(rows % ref.permuted_heads == 0);
   if (head_rows % 2 != 0) {
-    return fail(StatusCode::kUnsupported, "{} has heads of {} rows; an even number is expected where rope pairs rows",
-                ref.name, head_rows);
+    return fail(StatusCode::kUnsupported,
+                "{} has heads of {} rows; an even number is expected where rope pairs rows", ref.name,
+                head_rows);
   }
   if (is_vector && dtype_info(stored.dtype).quantised) {
-    return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16", ref.name,
-                dtype_name(stored.dtype));
+    return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16",
+                ref.name, dtype_name(stored.dtype));
   }
   BUTTER_ASSIGN(Buffer buffer, Buffer::allocate(rows * row_bytes));
   for (int64_t row = 0; row < rows; ++row) {

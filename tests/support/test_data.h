@@ -7,7 +7,9 @@
 
 namespace butter {
 
-inline std::string test_data(const std::string& relative) { return std::string(BUTTER_TEST_DATA) + "/" + relative; }
+inline std::string test_data(const std::string& relative) {
+  return std::string(BUTTER_TEST_DATA) + "/" + relative;
+}
 
 inline std::string read_test_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
