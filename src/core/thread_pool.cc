@@ -15,11 +15,11 @@
 namespace butter {
 namespace {
 
-// About 20 us of spinning: longer than the gaps inside a step of a quiet machine. On a busy one the thread
-// that is waited for has lost its CPU, and whoever spins on spends its share for nothing: measured with five
-// other processes on two CPUs, 500 pauses decode two to three times as fast as 5,000. With more threads than
-// CPUs it is always so.
-constexpr int kSpins = 500;
+// About 80 us of spinning: longer than the gaps inside a step. Parking in those halves the speed of decoding
+// on a quiet machine (154 tokens a second with 500 pauses, 340 with 2,000 on the default model); on a busy
+// one, where the thread that is waited for has lost its CPU, spinning longer than that spends the waiter's
+// share for nothing.
+constexpr int kSpins = 2000;
 constexpr int kSpinsOversubscribed = 50;
 
 inline void pause_cpu() {
