@@ -94,6 +94,12 @@ int next_step_rows(int64_t position, int64_t remaining, int step_rows) {
 Result<CacheOptions> Engine::State::cache_options(const SequenceOptions& sequence) const {
   CacheOptions cache;
   BUTTER_ASSIGN(cache.scheme, parse_scheme(sequence.kv_cache, device->raw_dtype(spec.kv_dtype)));
+  if (cache.scheme.seals() && !limits.seals) {
+    return fail(
+        StatusCode::kInvalidArgument,
+        "--kv-cache {}: the engine was loaded before this format was there, and has no room to seal pages",
+        sequence.kv_cache);
+  }
   if (sequence.kv_window_size < 0) {
     return fail(StatusCode::kInvalidArgument, "--kv-window-size is {}; 0 (no window) or more is expected",
                 sequence.kv_window_size);

@@ -47,8 +47,9 @@ std::vector<int32_t> joined(std::vector<int32_t> a, const std::vector<int32_t>& 
 
 class SessionTest : public testing::TestWithParam<const char*> {
  protected:
+  // Formats are there before the engine is loaded.
+  static void SetUpTestSuite() { rotated_format(); }
   SessionTest() : engine_(load_engine(tiny_options(llama_folder(), "reference"))) {
-    rotated_format();
     options_.kv_cache = GetParam();
   }
   Session session() { return make_session(*engine_, options_); }
