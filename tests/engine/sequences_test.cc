@@ -8,6 +8,7 @@
 #include "kernels/rotated_testing.h"
 #include "support/fixture.h"
 #include "support/run_engine.h"
+#include "support/sanitized.h"
 
 namespace butter {
 namespace {
@@ -23,16 +24,20 @@ struct Case {
   }
 };
 
-const Case kCases[] = {{"reference", "raw"},
-                       {"reference", "rotated"},
-                       {"cpu", "raw"},
-                       {"cpu", "rotated"},
-                       {"cpu", "k=rotated,v=raw"},
-                       {"reference", "raw", 80, 4},
-                       {"reference", "rotated", 80, 4},
-                       {"cpu", "raw", 80, 4},
-                       {"cpu", "rotated", 80, 4},
-                       {"cpu", "k=raw,v=rotated", 100, 70}};
+std::vector<Case> all_cases() {
+  std::vector<Case> cases = {{"reference", "rotated", 80, 4},
+                             {"cpu", "raw", 80, 4},
+                             {"cpu", "rotated"},
+                             {"reference", "raw"},
+                             {"cpu", "k=rotated,v=raw"},
+                             {"cpu", "raw"},
+                             {"reference", "rotated"},
+                             {"reference", "raw", 80, 4},
+                             {"cpu", "rotated", 80, 4},
+                             {"cpu", "k=raw,v=rotated", 100, 70}};
+  if (kSanitized) cases.resize(3);
+  return cases;
+}
 
 class SequencesTest : public testing::TestWithParam<Case> {
  protected:
@@ -66,7 +71,7 @@ class SequencesTest : public testing::TestWithParam<Case> {
   std::unique_ptr<Engine> engine_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Cases, SequencesTest, testing::ValuesIn(kCases));
+INSTANTIATE_TEST_SUITE_P(Cases, SequencesTest, testing::ValuesIn(all_cases()));
 
 TEST_P(SequencesTest, InterleavedStepsGiveWhatEachGivesAlone) {
   struct Stream {
@@ -153,7 +158,7 @@ TEST_P(SequencesTest, BatchOfMixedSchemesAndWindowsGivesWhatEachGivesAlone) {
 }
 
 TEST_P(SequencesTest, ForksDivergeWithoutDisturbingAnyone) {
-  for (size_t at : {1, 40, 64, 100, 128}) {
+  for (size_t at : {1, 64, 100}) {
     const std::vector<int32_t> past = random_ids(at, 4), left = random_ids(70, 5), right = random_ids(70, 6);
     const auto fresh = [&](const std::vector<int32_t>& future) {
       Sequence made = fed(past, {at});
@@ -175,7 +180,7 @@ TEST_P(SequencesTest, ForksDivergeWithoutDisturbingAnyone) {
 
 TEST_P(SequencesTest, TruncatedAndFedAgainIsAFreshRun) {
   const std::vector<int32_t> first = random_ids(200, 10);
-  for (int64_t n : {199, 195, 192, 191, 130, 64, 63, 5, 0}) {
+  for (int64_t n : {199, 192, 130, 64, 5}) {
     Sequence again = fed(first, {200});
     const auto reached = again.truncate(n);
     ASSERT_TRUE(reached) << reached.error().message();
@@ -247,7 +252,7 @@ TEST_P(SequencesTest, PromptCutsDoNotChangeWhatIsSeen) {
   const std::vector<int32_t> ids = random_ids(208, 77);
   Sequence whole = sequence();
   const Logits expected = feed_all(*engine_, whole, ids);
-  for (size_t chunk : {1, 5, 16, 63, 64, 65, 200}) {
+  for (size_t chunk : {5, 63, 64, 65, 200}) {
     Sequence cut = sequence();
     const Logits logits = feed_all(*engine_, cut, ids, chunk);
     if (on_reference()) {
