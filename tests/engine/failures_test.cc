@@ -72,7 +72,7 @@ TEST_P(FailuresTest, StepThatFailsLeavesTheSequenceAsItWas) {
   std::replace(good.begin(), good.end(), 7, 8);
   const std::span<const int32_t> ids(good);
   for (const char* kv_cache : {"raw", "rotated"}) {
-    for (size_t past : {0, 1, 63, 100, 128}) {
+    for (size_t past : {0, 63, 100, 128}) {
       SequenceOptions sequence_options;
       sequence_options.kv_cache = kv_cache;
       Sequence sequence = make_sequence(*engine, sequence_options),
@@ -82,7 +82,7 @@ TEST_P(FailuresTest, StepThatFailsLeavesTheSequenceAsItWas) {
         feed_last(*engine, fresh, ids.first(past));
       }
       const int64_t held = sequence.held_bytes();
-      for (size_t at : {0, 1, 70, 90}) {
+      for (size_t at : {0, 1, 90}) {
         std::vector<int32_t> bad = random_ids(91, 5);
         std::replace(bad.begin(), bad.end(), 7, 8);
         bad[at] = 7;

@@ -135,7 +135,7 @@ TEST(Windows, BudgetIsAskedForTheWindowWhereTheContextIsShorter) {
   ++options.cache_budget_bytes;
   const auto engine = load_engine(options);
   Sequence sequence = make_sequence(*engine, short_context);
-  for (uint32_t i = 0; i < 10; ++i) EXPECT_EQ(feed_last(*engine, sequence, random_ids(100, i)).size(), 256u);
+  for (uint32_t i = 0; i < 7; ++i) EXPECT_EQ(feed_last(*engine, sequence, random_ids(100, i)).size(), 256u);
 }
 
 TEST(Windows, LayersWithoutAWindowAreHeldToTheContext) {
