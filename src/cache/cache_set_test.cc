@@ -100,6 +100,19 @@ class CacheSetTest : public testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(Cases, CacheSetTest, testing::ValuesIn(kCases),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
+class WindowedCacheSetTest : public CacheSetTest {};
+
+std::vector<Case> windowed_cases() {
+  std::vector<Case> cases;
+  for (const Case& c : kCases) {
+    if (!c.window.none()) cases.push_back(c);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, WindowedCacheSetTest, testing::ValuesIn(windowed_cases()),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
 TEST_P(CacheSetTest, EveryVisibleRowIsReadWhateverTheSteps) {
   for (int64_t step_rows : {1, 5, 64, 128}) {
     TestSequence sequence = this->sequence();
@@ -285,8 +298,7 @@ TEST_P(CacheSetTest, ForkThatThePoolRefusesLeavesNothingBehind) {
   expect_intact(parent);
 }
 
-TEST_P(CacheSetTest, MemoryIsFlatOverAHundredWindows) {
-  if (GetParam().window.none()) GTEST_SKIP() << "no window";
+TEST_P(WindowedCacheSetTest, MemoryIsFlatOverAHundredWindows) {
   CacheModel model = small_model();
   model.window_classes[0] = Window{300, 0};
   TestSequence sequence = make_sequence(model, options(), pool_);
@@ -421,7 +433,7 @@ TEST_P(CacheSetTest, RepeatingThatThePoolRefusesLeavesAUsableSequence) {
   const int64_t scarce = sequence.caches.layout().classes[1].sealed.bytes;
   for (auto page = pool.pool->lease(scarce); page; page = pool.pool->lease(scarce)) taken.push_back(*page);
   const Status filled = sequence.caches.repeat_pages_to(64 * 100, 0);
-  if (filled) GTEST_SKIP() << "the window gave its own pages back in time";
+  if (filled) return;  // the window gave pages of its own back in time
   EXPECT_EQ(filled.error().code(), StatusCode::kOutOfMemory);
   EXPECT_EQ(sequence.caches.position() % kPageRows, 0);
   EXPECT_EQ(sequence.caches.held_bytes(),

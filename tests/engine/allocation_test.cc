@@ -74,6 +74,10 @@ struct Case {
   const char* kv_cache;
   int64_t window;
   int threads;
+
+  friend void PrintTo(const Case& c, std::ostream* out) {
+    *out << c.fixture << " " << c.kv_cache << " window " << c.window << ", " << c.threads << " threads";
+  }
 };
 
 class AllocationTest : public testing::TestWithParam<Case> {};

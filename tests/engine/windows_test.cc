@@ -21,7 +21,7 @@ const Fixture& mistral() {
   return fixture;
 }
 
-SequenceOptions windowed(int64_t size, int64_t keep, const char* kv_cache = "raw") {
+SequenceOptions windowed(int64_t size, int64_t keep, const std::string& kv_cache = "raw") {
   SequenceOptions options;
   options.kv_cache = kv_cache;
   options.kv_window_size = size;
@@ -82,11 +82,14 @@ TEST(Windows, SmallerOfModelsAndUsersWindowHoldsAndKeepGoesWithTheUsers) {
   }
 }
 
-class StreamTest : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+class StreamTest : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 INSTANTIATE_TEST_SUITE_P(Devices, StreamTest,
                          testing::Combine(testing::Values("reference", "cpu"),
-                                          testing::Values("raw", "rotated")));
+                                          testing::Values("raw", "rotated")),
+                         [](const auto& instance) {
+                           return std::get<0>(instance.param) + "_" + std::get<1>(instance.param);
+                         });
 
 TEST_P(StreamTest, TwentyWindowsOfTokensPastTheContextTakeFlatMemory) {
   rotated_format();
