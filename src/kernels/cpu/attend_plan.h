@@ -6,11 +6,10 @@
 #include "core/buffer.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/attend_kernels.h"
+#include "kernels/cpu/prefill_rows.h"
 
 namespace butter::cpu {
 
-// A sequence with fewer rows in a step is attended row by row, bound by the memory that it reads.
-constexpr int kPrefillRows = 16;
 constexpr float kLog2E = 1.44269504f;  // scores are base-2 logarithms: folded into the queries
 
 // --- decode: ranges of pages ---------------------------------------------------------------------

@@ -137,6 +137,11 @@ class CpuProgram final : public PreparedProgram {
   NonFinite non_finite;
 };
 
+// Workers own rows in multiples of this: in prefill, of the tiles that inputs are packed into.
+int64_t row_grain(int64_t rows) {
+  return cpu::linear_path(rows) == cpu::LinearPath::kPrefill ? cpu::input_grain(cpu::InputKind::kBf16) : 1;
+}
+
 // What the ops of one step need, seen by one worker.
 struct StepContext {
   CpuProgram& program;
@@ -145,7 +150,6 @@ struct StepContext {
   int64_t rows;  // of the step
   int64_t logit_rows;
   IndexRange own_rows;  // of the step's rows, in row phases
-  cpu::LinearPath path;
 
   WorkerScratch& scratch() const { return program.workers[static_cast<size_t>(worker.index())]; }
   int64_t rows_of(SlotId slot) const {
@@ -285,15 +289,12 @@ class CpuDevice final : public Device {
   void run_program(CpuProgram& program, const StepInputs& inputs, const Worker& worker,
                    const TraceFn* trace) {
     const auto rows = static_cast<int64_t>(inputs.ids.size());
-    const cpu::LinearPath path = cpu::linear_path(rows);
-    const int64_t grain = path == cpu::LinearPath::kPrefill ? cpu::input_grain(cpu::InputKind::kBf16) : 1;
     const StepContext step{program,
                            inputs,
                            worker,
                            rows,
                            static_cast<int64_t>(inputs.logit_rows.size()),
-                           worker.slice(rows, grain),
-                           path};
+                           worker.slice(rows, row_grain(rows))};
     fill_angles(step);
     for (const Phase& phase : program.phases) {
       run_phase(step, phase);
@@ -427,10 +428,9 @@ class CpuDevice final : public Device {
     const Op* producer = phase.end - phase.first == 2 ? &ops[phase.first] : nullptr;
     const int64_t rows = step.rows_of(op.in);
     if (rows == 0) return;
-    const cpu::LinearPath path = rows < cpu::kPrefillRows ? cpu::LinearPath::kDecode : step.path;
+    const cpu::LinearPath path = cpu::linear_path(rows);
     const bool alone = rows <= kPrivateRows;  // every worker makes the input for itself
-    const IndexRange own =
-        alone ? IndexRange{0, rows} : step.worker.slice(rows, cpu::input_grain(cpu::InputKind::kBf16));
+    const IndexRange own = alone ? IndexRange{0, rows} : step.worker.slice(rows, row_grain(rows));
 
     cpu::LinearInput input;
     input.x = step.program.row(op.in, 0);

@@ -26,6 +26,7 @@
 #include "core/tensor_view.h"
 #include "core/thread_pool.h"
 #include "kernels/cpu/linear_kernels.h"
+#include "kernels/cpu/prefill_rows.h"
 #include "kernels/linear_target.h"
 
 namespace butter::cpu {
@@ -78,7 +79,6 @@ class LinearWeight {
 // Decode is for steps of few rows, where reading the weight is what takes time; prefill for 16 rows or more.
 // The two may round differently, so rows of one sequence should choose by that sequence's own row count.
 enum class LinearPath : uint8_t { kDecode, kPrefill };
-constexpr int kPrefillRows = 16;
 inline LinearPath linear_path(int64_t rows) {
   return rows < kPrefillRows ? LinearPath::kDecode : LinearPath::kPrefill;
 }

@@ -113,54 +113,6 @@ void panel_block(const byte_t* panel, int64_t groups, int lanes, const byte_t* x
     store_outputs(_mm512_add_ps(sums[m], sums[m + 1]), n, mask, target, y + m / 2 * target.stride);
 }
 
-template <LinearForm form>
-void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int64_t end,
-                    const LinearTarget& target) {
-  const int64_t groups = weight.columns / kGroup;
-  const int64_t row_bytes = groups * kInt8GroupBytes;
-  const auto* data = reinterpret_cast<const byte_t*>(weight.data);
-  for (int64_t n = begin; n < end; n += kPanelRows) {
-    const int lanes = static_cast<int>(weight.rows - n < kPanelRows ? weight.rows - n : kPanelRows);
-    const byte_t* panel = data + n * (groups / Codes<form>::kGroups) * Codes<form>::kRowBytes;
-    const auto* x = reinterpret_cast<const byte_t*>(rows.data);
-    float* y = target.y;
-    int64_t left = rows.rows;
-    for (; left >= 8; left -= 8, x += 8 * row_bytes, y += 4 * target.stride)
-      panel_block<form, 8>(panel, groups, lanes, x, n, y, target);
-    switch (left) {
-      case 6:
-        panel_block<form, 6>(panel, groups, lanes, x, n, y, target);
-        break;
-      case 4:
-        panel_block<form, 4>(panel, groups, lanes, x, n, y, target);
-        break;
-      case 2:
-        panel_block<form, 2>(panel, groups, lanes, x, n, y, target);
-        break;
-      default:
-        break;
-    }
-  }
-}
-
-void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int64_t end,
-           const LinearTarget& target) {
-  switch (weight.form) {
-    case LinearForm::kCodes4:
-      return multiply_codes<LinearForm::kCodes4>(weight, rows, begin, end, target);
-    case LinearForm::kCodes4Bias:
-      return multiply_codes<LinearForm::kCodes4Bias>(weight, rows, begin, end, target);
-    case LinearForm::kCodes8:
-      return multiply_codes<LinearForm::kCodes8>(weight, rows, begin, end, target);
-    case LinearForm::kCodes4Super:
-      return multiply_codes<LinearForm::kCodes4Super>(weight, rows, begin, end, target);
-    case LinearForm::kCodes6Super:
-      return multiply_codes<LinearForm::kCodes6Super>(weight, rows, begin, end, target);
-    default:
-      return;
-  }
-}
-
 // --- Floats ----------------------------------------------------------------------------------------------
 
 template <LinearForm form>
@@ -226,39 +178,12 @@ void float_block(const byte_t* w, int64_t columns, const float* x, int64_t x_str
   }
 }
 
-template <LinearForm form, int N>
-void float_rows(const LinearMatrix& weight, const FloatRows& rows, int64_t n, const LinearTarget& target) {
-  const byte_t* w = reinterpret_cast<const byte_t*>(weight.data) + n * weight.columns * kElementBytes<form>;
-  const float* x = rows.x;
-  float* y = target.y;
-  int64_t left = rows.rows;
-  for (; left >= 4; left -= 4, x += 4 * rows.stride, y += 4 * target.stride)
-    float_block<form, N, 4>(w, weight.columns, x, rows.stride, n, y, target);
-  for (; left > 0; --left, x += rows.stride, y += target.stride)
-    float_block<form, N, 1>(w, weight.columns, x, rows.stride, n, y, target);
-}
+constexpr int kWeightRows = 4;
 
-template <LinearForm form>
-void multiply_floats(const LinearMatrix& weight, const FloatRows& rows, int64_t begin, int64_t end,
-                     const LinearTarget& target) {
-  int64_t n = begin;
-  for (; n + 4 <= end; n += 4) float_rows<form, 4>(weight, rows, n, target);
-  for (; n < end; ++n) float_rows<form, 1>(weight, rows, n, target);
-}
+#include "kernels/cpu/linear_loops_inl.h"
 
-void floats(const LinearMatrix& weight, const FloatRows& rows, int64_t begin, int64_t end,
-            const LinearTarget& target) {
-  switch (weight.form) {
-    case LinearForm::kF32:
-      return multiply_floats<LinearForm::kF32>(weight, rows, begin, end, target);
-    case LinearForm::kF16:
-      return multiply_floats<LinearForm::kF16>(weight, rows, begin, end, target);
-    case LinearForm::kBF16:
-      return multiply_floats<LinearForm::kBF16>(weight, rows, begin, end, target);
-    default:
-      return;
-  }
-}
+// After the loops, which they call.
+#include "kernels/cpu/linear_forms_inl.h"
 
 constexpr LinearKernels kKernels = {floats, codes, nullptr, nullptr};
 

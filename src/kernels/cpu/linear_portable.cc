@@ -168,24 +168,6 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
   }
 }
 
-void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int64_t end,
-           const LinearTarget& target) {
-  switch (weight.form) {
-    case LinearForm::kCodes4:
-      return multiply_codes<LinearForm::kCodes4>(weight, rows, begin, end, target);
-    case LinearForm::kCodes4Bias:
-      return multiply_codes<LinearForm::kCodes4Bias>(weight, rows, begin, end, target);
-    case LinearForm::kCodes8:
-      return multiply_codes<LinearForm::kCodes8>(weight, rows, begin, end, target);
-    case LinearForm::kCodes4Super:
-      return multiply_codes<LinearForm::kCodes4Super>(weight, rows, begin, end, target);
-    case LinearForm::kCodes6Super:
-      return multiply_codes<LinearForm::kCodes6Super>(weight, rows, begin, end, target);
-    default:
-      return;
-  }
-}
-
 // --- Floats ----------------------------------------------------------------------------------------------
 
 constexpr int kLanes = 8;
@@ -235,19 +217,7 @@ void multiply_floats(const LinearMatrix& weight, const FloatRows& rows, int64_t 
   }
 }
 
-void floats(const LinearMatrix& weight, const FloatRows& rows, int64_t begin, int64_t end,
-            const LinearTarget& target) {
-  switch (weight.form) {
-    case LinearForm::kF32:
-      return multiply_floats<LinearForm::kF32>(weight, rows, begin, end, target);
-    case LinearForm::kF16:
-      return multiply_floats<LinearForm::kF16>(weight, rows, begin, end, target);
-    case LinearForm::kBF16:
-      return multiply_floats<LinearForm::kBF16>(weight, rows, begin, end, target);
-    default:
-      return;
-  }
-}
+#include "kernels/cpu/linear_forms_inl.h"
 
 constexpr LinearKernels kKernels = {floats, codes, nullptr, nullptr};
 

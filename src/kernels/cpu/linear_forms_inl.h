@@ -1,0 +1,35 @@
+// From a weight's form to the template that multiplies it: what LinearKernels calls.
+//
+// Included inside the anonymous namespace of a file that defines multiply_codes and multiply_floats.
+
+void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int64_t end,
+           const LinearTarget& target) {
+  switch (weight.form) {
+    case LinearForm::kCodes4:
+      return multiply_codes<LinearForm::kCodes4>(weight, rows, begin, end, target);
+    case LinearForm::kCodes4Bias:
+      return multiply_codes<LinearForm::kCodes4Bias>(weight, rows, begin, end, target);
+    case LinearForm::kCodes8:
+      return multiply_codes<LinearForm::kCodes8>(weight, rows, begin, end, target);
+    case LinearForm::kCodes4Super:
+      return multiply_codes<LinearForm::kCodes4Super>(weight, rows, begin, end, target);
+    case LinearForm::kCodes6Super:
+      return multiply_codes<LinearForm::kCodes6Super>(weight, rows, begin, end, target);
+    default:
+      return;
+  }
+}
+
+void floats(const LinearMatrix& weight, const FloatRows& rows, int64_t begin, int64_t end,
+            const LinearTarget& target) {
+  switch (weight.form) {
+    case LinearForm::kF32:
+      return multiply_floats<LinearForm::kF32>(weight, rows, begin, end, target);
+    case LinearForm::kF16:
+      return multiply_floats<LinearForm::kF16>(weight, rows, begin, end, target);
+    case LinearForm::kBF16:
+      return multiply_floats<LinearForm::kBF16>(weight, rows, begin, end, target);
+    default:
+      return;
+  }
+}
