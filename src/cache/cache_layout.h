@@ -44,6 +44,10 @@ struct CacheLayout {
   int layers = 0;
 
   bool seals() const { return options.scheme.seals(); }
+  // The block of a class's open page: in schemes that do not seal, a page like the others.
+  const BlockLayout& open_block(const WindowClass& window_class) const {
+    return seals() ? window_class.raw : window_class.sealed;
+  }
 };
 
 // Pages that a window never lets go of: those with kept positions. In schemes that seal, the pinned rows

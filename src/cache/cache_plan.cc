@@ -57,7 +57,7 @@ Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& optio
   for (const WindowClass& window_class : layout->classes) {
     if (window_class.layers.empty()) continue;
     const PageCounts counts = count_pages(window_class.window, options);
-    const BlockLayout& open = seals ? window_class.raw : window_class.sealed;
+    const BlockLayout& open = layout->open_block(window_class);
     plan.sealed_bytes += counts.sealed * window_class.sealed.bytes;
     plan.open_bytes += counts.open * open.bytes;
     plan.pinned_bytes += window_class.pinned.bytes;

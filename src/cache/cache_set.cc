@@ -196,9 +196,7 @@ void CacheSet::commit_step(uint64_t fence) {
     pages.leased.clear();
     pages.opened = pages.pinned_leased = false;
     if (pages.next_open.handle) {
-      release(pages.open, fence);
-      pages.open = pages.next_open;
-      pages.next_open = {};
+      release(std::exchange(pages.open, std::exchange(pages.next_open, {})), fence);
     }
     HeldPage retired;
     const int64_t first_live = first_live_page(layout_->classes[index].window, end);
@@ -213,8 +211,7 @@ void CacheSet::abort_step(uint64_t fence) {
   for (ClassPagesOwned& pages : classes_) {
     for (const HeldPage& page : pages.leased) release(page, fence);
     pages.leased.clear();
-    release(pages.next_open, fence);
-    pages.next_open = {};
+    release(std::exchange(pages.next_open, {}), fence);
     if (pages.opened) release(std::exchange(pages.open, {}), fence);
     if (pages.pinned_leased) release(std::exchange(pages.pinned, {}), fence);
     pages.opened = pages.pinned_leased = false;
@@ -248,8 +245,7 @@ Result<int64_t> CacheSet::truncate(int64_t n, uint64_t fence) {
     // In a raw scheme an open page without rows is no page at all; in schemes that seal its block stays.
     const bool open_is_empty = page_of(target) != page_of(position_) || starts_page(target);
     if (!layout_->seals() && open_is_empty) {
-      release(pages.open, fence);
-      pages.open = {};
+      release(std::exchange(pages.open, {}), fence);
     }
     HeldPage cut;
     while (pages.table.cut_from(page_of(target), &cut)) release(cut, fence);
@@ -277,8 +273,7 @@ Result<CacheSet> CacheSet::fork() const {
     for (const auto* run : {&from.table.kept(), &from.table.recent()}) {
       for (const HeldPage& page : *run) BUTTER_CHECK(pool_->retain(page.handle).has_value());
     }
-    const int64_t open_bytes = layout_->seals() ? window_class.raw.bytes : window_class.sealed.bytes;
-    BUTTER_ASSIGN(to.open, copy(from.open, open_bytes));
+    BUTTER_ASSIGN(to.open, copy(from.open, layout_->open_block(window_class).bytes));
     BUTTER_ASSIGN(to.pinned, copy(from.pinned, window_class.pinned.bytes));
   }
   return twin;
@@ -330,7 +325,7 @@ int64_t CacheSet::held_bytes() const {
     const WindowClass& window_class = layout_->classes[index];
     const ClassPagesOwned& pages = classes_[index];
     bytes += pages.table.pages_held() * window_class.sealed.bytes;
-    if (pages.open.handle) bytes += layout_->seals() ? window_class.raw.bytes : window_class.sealed.bytes;
+    if (pages.open.handle) bytes += layout_->open_block(window_class).bytes;
     if (pages.pinned.handle) bytes += window_class.pinned.bytes;
   }
   return bytes;
@@ -342,7 +337,7 @@ std::vector<LayerMemory> CacheSet::layer_caches() const {
   for (size_t index = 0; index < classes_.size(); ++index) {
     const WindowClass& window_class = layout_->classes[index];
     const ClassPagesOwned& pages = classes_[index];
-    const BlockLayout& open = layout_->seals() ? window_class.raw : window_class.sealed;
+    const BlockLayout& open = layout_->open_block(window_class);
     const int64_t sealed_pages = pages.table.pages_held();
     for (size_t i = 0; i < window_class.layers.size(); ++i) {
       int64_t bytes = sealed_pages * layer_block_bytes(window_class.sealed, i);

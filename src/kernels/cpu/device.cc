@@ -14,13 +14,13 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "core/dequantise.h"
 #include "kernels/cache_ops.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/weight_storage.h"
 #include "kernels/device.h"
 #include "kernels/step_views.h"
+#include "kernels/vector_weights.h"
 
 namespace butter {
 namespace {
@@ -182,7 +182,7 @@ class CpuDevice final : public Device {
       pool_.run([&](const Worker& worker) { weight->repack(worker.slice(view.rows(), cpu::kPanelRows)); });
     }
     weight->finish();
-    weight_bytes_ += weight->bytes();
+    linear_bytes_ += weight->bytes();
     widest_row_ = std::max(widest_row_, weight->columns());
     const bool copied = weight->copied();
     linears_.push_back(std::move(*weight));
@@ -190,18 +190,11 @@ class CpuDevice final : public Device {
   }
 
   Result<LoadedWeight> load_vector(const std::string& name, const TensorView& view) override {
-    if (dtype_info(view.dtype).quantised) {
-      return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16",
-                  name, dtype_name(view.dtype));
-    }
-    std::vector<float> values(static_cast<size_t>(view.shape.elements()));
-    dequantise_row(view.dtype, view.data, view.shape.elements(), values.data());
-    weight_bytes_ += static_cast<int64_t>(values.size() * sizeof(float));
-    vectors_.push_back(std::move(values));
-    return LoadedWeight{static_cast<WeightId>(vectors_.size()) - 1, true};
+    BUTTER_ASSIGN(const WeightId id, vectors_.add(name, view));
+    return LoadedWeight{id, true};
   }
 
-  int64_t weight_bytes() const override { return weight_bytes_; }
+  int64_t weight_bytes() const override { return linear_bytes_ + vectors_.bytes(); }
   std::string weight_form(WeightId id) const override {
     return linears_[static_cast<size_t>(id)].form_name();
   }
@@ -359,10 +352,6 @@ class CpuDevice final : public Device {
     }
   }
 
-  const float* vector(WeightId id) const {
-    return id == kNone ? nullptr : vectors_[static_cast<size_t>(id)].data();
-  }
-
   // --- Row ops: rows [rows.begin, rows.end), into the op's own slot, or into `out` (row 0 first) where
   // given.
 
@@ -379,7 +368,7 @@ class CpuDevice final : public Device {
     const int64_t width = step.program.width(op.in);
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       float* to = out != nullptr ? out + r * width : step.program.row(op.out, r);
-      elementwise_.rms_norm(op, step.program.row(op.in, r), width, vector(op.weight), to);
+      elementwise_.rms_norm(op, step.program.row(op.in, r), width, vectors_.find(op.weight), to);
     }
   }
 
@@ -459,7 +448,7 @@ class CpuDevice final : public Device {
         if (!alone) step.worker.barrier();
       }
       const LinearTarget target{step.program.row(part.out, 0), step.program.width(part.out),
-                                vector(part.bias), part.accumulate, part.multiplier};
+                                vectors_.find(part.bias), part.accumulate, part.multiplier};
       cpu::linear(weight, input, step.worker.slice(weight.rows(), cpu::kPanelRows), target,
                   step.scratch().linear);
     }
@@ -510,8 +499,8 @@ class CpuDevice final : public Device {
   DeviceInfo info_;
   cpu::WeightStorage weight_storage_;
   std::vector<cpu::LinearWeight> linears_;
-  std::vector<std::vector<float>> vectors_;
-  int64_t weight_bytes_ = 0;
+  VectorWeights vectors_;
+  int64_t linear_bytes_ = 0;
   int64_t widest_row_ = 1;
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;

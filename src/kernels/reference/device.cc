@@ -5,12 +5,12 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "core/dequantise.h"
 #include "kernels/cache_ops.h"
 #include "kernels/device.h"
 #include "kernels/reference/linear.h"
 #include "kernels/reference/ops.h"
 #include "kernels/step_views.h"
+#include "kernels/vector_weights.h"
 
 namespace butter {
 namespace {
@@ -61,24 +61,17 @@ class ReferenceDevice final : public Device {
 
   Result<LoadedWeight> load_linear(const std::string&, const TensorView& weight) override {
     linears_.push_back(weight);
-    weight_bytes_ += weight.bytes();
+    linear_bytes_ += weight.bytes();
     widest_row_ = std::max(widest_row_, weight.columns());
     return LoadedWeight{static_cast<WeightId>(linears_.size()) - 1, false};
   }
 
   Result<LoadedWeight> load_vector(const std::string& name, const TensorView& weight) override {
-    if (dtype_info(weight.dtype).quantised) {
-      return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16",
-                  name, dtype_name(weight.dtype));
-    }
-    std::vector<float> values(static_cast<size_t>(weight.shape.elements()));
-    dequantise_row(weight.dtype, weight.data, weight.shape.elements(), values.data());
-    weight_bytes_ += static_cast<int64_t>(values.size() * sizeof(float));
-    vectors_.push_back(std::move(values));
-    return LoadedWeight{static_cast<WeightId>(vectors_.size()) - 1, true};
+    BUTTER_ASSIGN(const WeightId id, vectors_.add(name, weight));
+    return LoadedWeight{id, true};
   }
 
-  int64_t weight_bytes() const override { return weight_bytes_; }
+  int64_t weight_bytes() const override { return linear_bytes_ + vectors_.bytes(); }
   std::string weight_form(WeightId id) const override {
     return dtype_name(linears_[static_cast<size_t>(id)].dtype);
   }
@@ -160,10 +153,6 @@ class ReferenceDevice final : public Device {
   int64_t rows(const ReferenceProgram& step, SlotId slot, const StepInputs& inputs) const {
     return rows_of(step.program.slots[static_cast<size_t>(slot)], inputs);
   }
-  const float* vector(WeightId id) const {
-    return id == kNone ? nullptr : vectors_[static_cast<size_t>(id)].data();
-  }
-
   void run(const EmbedOp& op, ReferenceProgram& step, const StepInputs& inputs) {
     for (size_t r = 0; r < inputs.ids.size(); ++r) {
       reference::embed(linears_[static_cast<size_t>(op.table)], inputs.ids[r], op.scale,
@@ -173,7 +162,7 @@ class ReferenceDevice final : public Device {
 
   void run(const RmsNormOp& op, ReferenceProgram& step, const StepInputs& inputs) {
     for (int64_t r = 0; r < rows(step, op.in, inputs); ++r) {
-      reference::rms_norm(op, row(step, op.in, r), width(step, op.in), vector(op.weight),
+      reference::rms_norm(op, row(step, op.in, r), width(step, op.in), vectors_.find(op.weight),
                           row(step, op.out, r));
     }
   }
@@ -182,7 +171,7 @@ class ReferenceDevice final : public Device {
     for (int i = 0; i < op.count; ++i) {
       const LinearPart& part = op.parts[static_cast<size_t>(i)];
       const TensorView& weight = linears_[static_cast<size_t>(part.weight)];
-      const LinearTarget target{row(step, part.out, 0), width(step, part.out), vector(part.bias),
+      const LinearTarget target{row(step, part.out, 0), width(step, part.out), vectors_.find(part.bias),
                                 part.accumulate, part.multiplier};
       reference::linear(weight, row(step, op.in, 0), width(step, op.in), rows(step, op.in, inputs),
                         {0, weight.rows()}, target, step.row_scratch);
@@ -251,8 +240,8 @@ class ReferenceDevice final : public Device {
 
   DeviceInfo info_{"reference", "scalar", 1};
   std::vector<TensorView> linears_;
-  std::vector<std::vector<float>> vectors_;
-  int64_t weight_bytes_ = 0;
+  VectorWeights vectors_;
+  int64_t linear_bytes_ = 0;
   int64_t widest_row_ = 1;
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;
