@@ -28,33 +28,10 @@
 #include "kernels/attend_testing.h"
 #include "kernels/attention.h"
 #include "kernels/rotated_testing.h"
+#include "read_loop.h"
 
 namespace butter {
 namespace {
-
-int bench_threads() {
-  const char* wanted = std::getenv("BUTTER_BENCH_THREADS");
-  return wanted != nullptr ? std::atoi(wanted) : usable_cpus();
-}
-
-ThreadPool& pool() {
-  static ThreadPool threads(bench_threads());
-  return threads;
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2")))
-#endif
-uint64_t
-read_all(const uint64_t* words, int64_t count) {
-  uint64_t sums[32] = {};
-  for (int64_t i = 0; i + 32 <= count; i += 32) {
-    for (int j = 0; j < 32; ++j) sums[j] += words[i + j];
-  }
-  uint64_t sum = 0;
-  for (uint64_t part : sums) sum += part;
-  return sum;
-}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

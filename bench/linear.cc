@@ -28,31 +28,10 @@
 #include "core/thread_pool.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/linear.h"
+#include "read_loop.h"
 
 namespace butter {
 namespace {
-
-ThreadPool& pool() {
-  static ThreadPool threads([] {
-    const char* wanted = std::getenv("BUTTER_BENCH_THREADS");
-    return wanted != nullptr ? std::atoi(wanted) : usable_cpus();
-  }());
-  return threads;
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2")))
-#endif
-uint64_t
-read_all(const uint64_t* words, int64_t count) {
-  uint64_t sums[32] = {};
-  for (int64_t i = 0; i + 32 <= count; i += 32) {
-    for (int j = 0; j < 32; ++j) sums[j] += words[i + j];
-  }
-  uint64_t sum = 0;
-  for (uint64_t part : sums) sum += part;
-  return sum;
-}
 
 // Bytes per second that all threads read of a buffer of this size, the best of a few passes.
 double read_bandwidth(int64_t bytes) {
