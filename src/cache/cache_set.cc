@@ -36,6 +36,24 @@ bool starts_page(int64_t position) {
 
 }  // namespace
 
+// Where the rows of a step stand among the pages.
+struct CacheSet::StepSpan {
+  int64_t first_page;
+  int64_t last_page;
+  int64_t full_end;    // pages below it are full after the step
+  bool has_open_rows;  // the first page holds rows of earlier steps
+  bool ends_page;      // the last page is full after the step
+  bool crosses;        // rows of earlier steps are read while a later page stays open
+
+  StepSpan(int64_t position, int rows)
+      : first_page(page_of(position)),
+        last_page(page_of(position + rows - 1)),
+        full_end(page_of(position + rows)),
+        has_open_rows(!starts_page(position)),
+        ends_page(starts_page(position + rows)),
+        crosses(has_open_rows && last_page > first_page && !ends_page) {}
+};
+
 CacheSet::CacheSet(std::shared_ptr<const CacheLayout> layout, std::shared_ptr<PagePool> pool)
     : layout_(std::move(layout)), pool_(std::move(pool)) {
   for (const WindowClass& window_class : layout_->classes) {
@@ -97,18 +115,19 @@ Status CacheSet::begin_step(int rows) {
   return {};
 }
 
-// Leases a class's pages for positions [position_, position_ + rows) and writes its view.
+// Leases a class's pages for positions [position_, position_ + rows) and shows them in its view.
 Status CacheSet::begin_class_step(size_t index, int rows) {
+  if (layout_->classes[index].layers.empty()) return {};
+  const StepSpan span(position_, rows);
+  BUTTER_TRY(lease_step_pages(index, span));
+  show_step_pages(index, span);
+  return {};
+}
+
+Status CacheSet::lease_step_pages(size_t index, const StepSpan& span) {
   const WindowClass& window_class = layout_->classes[index];
   ClassPagesOwned& pages = classes_[index];
-  if (window_class.layers.empty()) return {};
   const bool seals = layout_->seals();
-  const int64_t end = position_ + rows;
-  const int64_t first_page = page_of(position_);
-  const int64_t last_page = page_of(end - 1);
-  const int64_t full_end = page_of(end);  // pages below it are full after the step
-  const bool has_open_rows = !starts_page(position_);
-
   if (seals && !pages.pinned.handle) {
     BUTTER_ASSIGN(pages.pinned, lease(window_class.pinned.bytes));
     pages.pinned_leased = true;
@@ -119,36 +138,40 @@ Status CacheSet::begin_class_step(size_t index, int rows) {
   }
   // Sealed pages to be: in raw schemes the rows go straight to them, and the open page is one of them
   // already.
-  const int64_t lease_from = !seals && has_open_rows ? first_page + 1 : first_page;
-  const int64_t lease_end = seals ? full_end : last_page + 1;
+  const int64_t lease_from = !seals && span.has_open_rows ? span.first_page + 1 : span.first_page;
+  const int64_t lease_end = seals ? span.full_end : span.last_page + 1;
   for (int64_t page = lease_from; page < lease_end; ++page) {
     BUTTER_ASSIGN(HeldPage held, lease(window_class.sealed.bytes));
     pages.leased.push_back(held);
   }
   // The chunk's last page must not overwrite the open rows that its first page is still read with.
-  const bool crosses = has_open_rows && last_page > first_page && !starts_page(end);
-  if (seals && crosses) {
+  if (seals && span.crosses) {
     BUTTER_ASSIGN(pages.next_open, lease(window_class.raw.bytes));
   }
+  return {};
+}
 
+void CacheSet::show_step_pages(size_t index, const StepSpan& span) {
+  const WindowClass& window_class = layout_->classes[index];
+  ClassPagesOwned& pages = classes_[index];
   pages.kept_bases.clear();
   pages.sealed_bases.clear();
   pages.raw_bases.clear();
   for (const HeldPage& page : pages.table.kept()) pages.kept_bases.push_back(page.data);
   for (const HeldPage& page : pages.table.recent()) pages.sealed_bases.push_back(page.data);
-  if (!seals) {
-    if (has_open_rows) pages.raw_bases.push_back(pages.open.data);
+  if (!layout_->seals()) {
+    if (span.has_open_rows) pages.raw_bases.push_back(pages.open.data);
     for (const HeldPage& page : pages.leased) pages.raw_bases.push_back(page.data);
     // A full page of the step is read by the pages after it.
     pages.sealed_bases.insert(pages.sealed_bases.end(), pages.raw_bases.begin(), pages.raw_bases.end());
   } else {
     for (const HeldPage& page : pages.leased) pages.sealed_bases.push_back(page.data);
-    for (int64_t page = first_page; page <= last_page; ++page) {
+    for (int64_t page = span.first_page; page <= span.last_page; ++page) {
       std::byte* base = nullptr;  // an inner page: the device's scratch
-      if (page == first_page && has_open_rows) {
+      if (page == span.first_page && span.has_open_rows) {
         base = pages.open.data;
-      } else if (page == last_page && !starts_page(end)) {
-        base = crosses ? pages.next_open.data : pages.open.data;
+      } else if (page == span.last_page && !span.ends_page) {
+        base = span.crosses ? pages.next_open.data : pages.open.data;
       }
       pages.raw_bases.push_back(base);
     }
@@ -159,13 +182,12 @@ Status CacheSet::begin_class_step(size_t index, int rows) {
   view.sealed = pages.sealed_bases;
   view.first_sealed = pages.table.recent_begin();
   view.raw = pages.raw_bases;
-  view.first_raw = first_page;
+  view.first_raw = span.first_page;
   view.pinned = pages.pinned.data;
   view.sealed_layout = &window_class.sealed;
   view.raw_layout = &window_class.raw;
   view.pinned_layout = &window_class.pinned;
   view.window = window_class.window;
-  return {};
 }
 
 StepSequence CacheSet::step_view(int first_row) const {

@@ -58,10 +58,13 @@ class CacheSet {
 
  private:
   struct ClassPagesOwned;
+  struct StepSpan;
 
   Result<HeldPage> lease(int64_t bytes);
   void release(HeldPage page, uint64_t fence);
   Status begin_class_step(size_t index, int rows);
+  Status lease_step_pages(size_t index, const StepSpan& span);
+  void show_step_pages(size_t index, const StepSpan& span);
   int64_t reachable(int64_t target) const;
   Status lease_repeated_page(size_t index);
   void release_all();
