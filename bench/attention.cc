@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/cache_layout.h"
 #include "core/buffer.h"
 #include "core/thread_pool.h"
 #include "kernels/attend_testing.h"
@@ -105,17 +106,20 @@ struct Cache {
     for (int layer = 0; layer < layers; ++layer)
       shapes.push_back({layer, shape.kv_heads, shape.dim, shape.dim, 0});
     sealed = sealed_layout(shapes, scheme);
+    lengthen_runs(sealed);
     raw = raw_layout(shapes, scheme.raw, kPageRows);
     pages = pages_for(positions) + 1;
-    sealed_bytes = Buffer::allocate(pages * sealed.bytes).value();
+    sealed_bytes = Buffer::allocate(round_up(pages, sealed.side_by_side) * sealed.bytes).value();
     raw_bytes = Buffer::allocate(pages * raw.bytes).value();
-    fill();
     for (int64_t page = 0; page < pages; ++page) {
-      sealed_pages.push_back(sealed_bytes.data() + page * sealed.bytes);
+      const int64_t in_slab = page % sealed.side_by_side;
+      sealed_pages.push_back(sealed_bytes.data() + (page - in_slab) * sealed.bytes +
+                             in_slab * (sealed.side_by_side == 1 ? 0 : sealed.layers[0].bytes));
       for (int layer = 0; layer < layers; ++layer) {
         raw_pages.push_back({raw_bytes.data() + page * raw.bytes, &raw.layers[static_cast<size_t>(layer)]});
       }
     }
+    fill();
   }
 
   void fill() {
@@ -136,8 +140,7 @@ struct Cache {
       }
     }
     for (int64_t page = 1; page < pages; ++page) {
-      std::memcpy(sealed_bytes.data() + page * sealed.bytes, sealed_bytes.data(),
-                  static_cast<size_t>(sealed.bytes));
+      copy_block(sealed, sealed_pages[0], const_cast<std::byte*>(sealed_pages[static_cast<size_t>(page)]));
       std::memcpy(raw_bytes.data() + page * raw.bytes, raw_bytes.data(), static_cast<size_t>(raw.bytes));
     }
   }

@@ -105,10 +105,11 @@ struct Step {
     y = y_buffer.as<float>();
     for (int64_t i = 0; i < rows * kWidest; ++i) x[i] = normal(random);
     int64_t bytes = 64;
-    for (cpu::InputKind kind : {cpu::InputKind::kInt8, cpu::InputKind::kBf16})
+    for (cpu::InputKind kind : {cpu::InputKind::kInt8, cpu::InputKind::kBf16, cpu::InputKind::kBf16Pair})
       bytes = std::max(bytes, cpu::input_bytes(kind, rows, kWidest));
     prepared = Buffer::allocate(bytes).value();
-    scratch_step = Arena::piece_bytes(cpu::linear_scratch_bytes(isa, kWidest) + 64);
+    const Weight widest = make_weight(DType::kF32, kHidden, kWidest, isa);  // no form takes more scratch
+    scratch_step = Arena::piece_bytes(cpu::linear_scratch_bytes(widest.linear) + 64);
     scratch = Buffer::allocate(scratch_step * pool().threads()).value();
   }
 
@@ -296,7 +297,10 @@ void register_all() {
             ->MinTime(0.3);
     }
     add("input/int8" + end, prepare, cpu::InputKind::kInt8, isa);
-    if (isa == Isa::kAmx) add("input/bf16" + end, prepare, cpu::InputKind::kBf16, isa);
+    if (isa == Isa::kAmx) {
+      add("input/bf16" + end, prepare, cpu::InputKind::kBf16, isa);
+      add("input/bf16_pair" + end, prepare, cpu::InputKind::kBf16Pair, isa);
+    }
     for (const char* op : {"rms_norm", "rope", "silu", "gelu", "to_f16"})
       add(std::string("elementwise/") + op + end, elementwise_op, std::string(op), isa);
   }

@@ -34,7 +34,7 @@ struct WindowClass {
   Window window;  // the smaller of the model's and the user's
   std::vector<KvLayerShape> layers;
   BlockLayout sealed;
-  BlockLayout raw;     // 64 raw rows: the open page
+  BlockLayout raw;     // 64 raw rows: the open page of schemes that seal
   BlockLayout pinned;  // 4 raw rows, in schemes that seal
 };
 
@@ -59,11 +59,11 @@ int64_t kept_pages(const Window& window, bool seals);
 // costs no page at the peak.
 int64_t first_live_page(const Window& window, int64_t position);
 
+// Lets blocks stand side by side where a layer of one block is too short a run for the memory's speed.
+void lengthen_runs(BlockLayout& layout);
+
 // What reports say of one layer of a class that holds so many rows and bytes.
 LayerMemory layer_memory(const WindowClass& window_class, size_t index, int64_t rows, int64_t bytes);
-
-// Bytes of one layer's part of a block.
-int64_t layer_block_bytes(const BlockLayout& block, size_t layer);
 
 // Refuses options that cannot be served: max_context < 1, a negative window, window <= keep, a head width
 // that the format does not take.

@@ -101,22 +101,24 @@ TEST(CacheLayout, LayersThatShareAWindowShareABlockAndNothingOverlaps) {
     ASSERT_EQ((*layout)->classes.size(), 2u);
     for (const WindowClass& window_class : (*layout)->classes) {
       ASSERT_EQ(window_class.layers.size(), 2u);
-      int64_t end = 0;
+      int64_t end = 0, layers_bytes = 0;
       for (size_t i = 0; i < 2; ++i) {
         const KvLayerShape& shape = window_class.layers[i];
         const LayerLayout& layer = window_class.sealed.layers[i];
         EXPECT_EQ(layer.heads.front().key % Buffer::kAlignment, 0);
-        int64_t block_bytes = 0;
+        EXPECT_EQ(layer.begin, layer.heads.front().key);
+        EXPECT_EQ(layer.begin, window_class.sealed.side_by_side * layers_bytes);
+        end = layer.begin;
         for (const RecordOffsets& head : layer.heads) {
           EXPECT_GE(head.key, end);
           EXPECT_EQ(head.value,
                     head.key + options.scheme.key->record_bytes(shape.row_shape(Side::kKey, DType::kF16)));
           end = head.value + options.scheme.value->record_bytes(shape.row_shape(Side::kValue, DType::kF16));
         }
-        block_bytes = layer_block_bytes(window_class.sealed, i);
-        EXPECT_EQ(block_bytes, round_up(end - layer.heads.front().key, Buffer::kAlignment));
+        EXPECT_EQ(layer.bytes, round_up(end - layer.begin, Buffer::kAlignment));
+        layers_bytes += layer.bytes;
       }
-      EXPECT_EQ(window_class.sealed.bytes, round_up(end, Buffer::kAlignment));
+      EXPECT_EQ(window_class.sealed.bytes, layers_bytes);
       EXPECT_EQ(window_class.pinned.bytes > 0, scheme != TestScheme::kRaw);
     }
   }

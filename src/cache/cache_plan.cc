@@ -67,9 +67,9 @@ Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& optio
     raw_page += window_class.raw.bytes;
     if (window_class.window.none()) plan.bytes_per_token += window_class.sealed.bytes / kPageRows;
     for (size_t i = 0; i < window_class.layers.size(); ++i) {
-      const int64_t bytes = counts.sealed * layer_block_bytes(window_class.sealed, i) +
-                            counts.open * layer_block_bytes(open, i) +
-                            (seals ? layer_block_bytes(window_class.pinned, i) : 0);
+      const int64_t bytes = counts.sealed * window_class.sealed.layers[i].bytes +
+                            counts.open * open.layers[i].bytes +
+                            (seals ? window_class.pinned.layers[i].bytes : 0);
       plan.layers.push_back(layer_memory(window_class, i, (counts.sealed + counts.open) * kPageRows, bytes));
     }
   }

@@ -1,7 +1,6 @@
 #include "cache/cache_set.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "core/check.h"
@@ -82,9 +81,12 @@ CacheSet& CacheSet::operator=(CacheSet&& other) noexcept {
   return *this;
 }
 
-Result<HeldPage> CacheSet::lease(int64_t bytes) {
+Result<HeldPage> CacheSet::lease(const BlockLayout& layout) {
   HeldPage page;
-  BUTTER_ASSIGN(page.handle, pool_->lease(bytes));
+  const bool one_piece = layout.side_by_side == 1;
+  BUTTER_ASSIGN(page.handle, pool_->lease(one_piece ? BlockShape(layout.bytes)
+                                                    : BlockShape{layout.bytes, layout.layers[0].bytes,
+                                                                 layout.side_by_side}));
   BUTTER_ASSIGN(page.data, pool_->data(page.handle));
   return page;
 }
@@ -129,11 +131,11 @@ Status CacheSet::lease_step_pages(size_t index, const StepSpan& span) {
   ClassPagesOwned& pages = classes_[index];
   const bool seals = layout_->seals();
   if (seals && !pages.pinned.handle) {
-    BUTTER_ASSIGN(pages.pinned, lease(window_class.pinned.bytes));
+    BUTTER_ASSIGN(pages.pinned, lease(window_class.pinned));
     pages.pinned_leased = true;
   }
   if (seals && !pages.open.handle) {
-    BUTTER_ASSIGN(pages.open, lease(window_class.raw.bytes));
+    BUTTER_ASSIGN(pages.open, lease(window_class.raw));
     pages.opened = true;
   }
   // Sealed pages to be: in raw schemes the rows go straight to them, and the open page is one of them
@@ -141,12 +143,12 @@ Status CacheSet::lease_step_pages(size_t index, const StepSpan& span) {
   const int64_t lease_from = !seals && span.has_open_rows ? span.first_page + 1 : span.first_page;
   const int64_t lease_end = seals ? span.full_end : span.last_page + 1;
   for (int64_t page = lease_from; page < lease_end; ++page) {
-    BUTTER_ASSIGN(HeldPage held, lease(window_class.sealed.bytes));
+    BUTTER_ASSIGN(HeldPage held, lease(window_class.sealed));
     pages.leased.push_back(held);
   }
   // The chunk's last page must not overwrite the open rows that its first page is still read with.
   if (seals && span.crosses) {
-    BUTTER_ASSIGN(pages.next_open, lease(window_class.raw.bytes));
+    BUTTER_ASSIGN(pages.next_open, lease(window_class.raw));
   }
   return {};
 }
@@ -185,7 +187,7 @@ void CacheSet::show_step_pages(size_t index, const StepSpan& span) {
   view.first_raw = span.first_page;
   view.pinned = pages.pinned.data;
   view.sealed_layout = &window_class.sealed;
-  view.raw_layout = &window_class.raw;
+  view.raw_layout = &layout_->open_block(window_class);
   view.pinned_layout = &window_class.pinned;
   view.window = window_class.window;
 }
@@ -281,10 +283,10 @@ Result<CacheSet> CacheSet::fork() const {
   CacheSet twin(layout_, pool_);
   twin.position_ = position_;
   twin.last_fence_ = last_fence_;
-  const auto copy = [&](const HeldPage& from, int64_t bytes) -> Result<HeldPage> {
+  const auto copy = [&](const HeldPage& from, const BlockLayout& layout) -> Result<HeldPage> {
     if (!from.handle) return HeldPage{};
-    BUTTER_ASSIGN(HeldPage to, twin.lease(bytes));
-    std::memcpy(to.data, from.data, static_cast<size_t>(bytes));
+    BUTTER_ASSIGN(HeldPage to, twin.lease(layout));
+    copy_block(layout, from.data, to.data);
     return to;
   };
   for (size_t index = 0; index < classes_.size(); ++index) {
@@ -295,8 +297,8 @@ Result<CacheSet> CacheSet::fork() const {
     for (const auto* run : {&from.table.kept(), &from.table.recent()}) {
       for (const HeldPage& page : *run) BUTTER_CHECK(pool_->retain(page.handle).has_value());
     }
-    BUTTER_ASSIGN(to.open, copy(from.open, layout_->open_block(window_class).bytes));
-    BUTTER_ASSIGN(to.pinned, copy(from.pinned, window_class.pinned.bytes));
+    BUTTER_ASSIGN(to.open, copy(from.open, layout_->open_block(window_class)));
+    BUTTER_ASSIGN(to.pinned, copy(from.pinned, window_class.pinned));
   }
   return twin;
 }
@@ -332,12 +334,12 @@ Status CacheSet::lease_repeated_page(size_t index) {
   const WindowClass& window_class = layout_->classes[index];
   const PageTable& table = classes_[index].table;
   if (window_class.layers.empty()) return {};
-  BUTTER_ASSIGN(const HeldPage copy, lease(window_class.sealed.bytes));
+  BUTTER_ASSIGN(const HeldPage copy, lease(window_class.sealed));
   classes_[index].leased.push_back(copy);
   const std::vector<HeldPage>& run = table.recent().empty() ? table.kept() : table.recent();
   if (run.empty()) return {};  // a window has let go of all: no query sees the copy either
   const HeldPage& from = run[static_cast<size_t>(table.end()) % run.size()];
-  std::memcpy(copy.data, from.data, static_cast<size_t>(window_class.sealed.bytes));
+  copy_block(window_class.sealed, from.data, copy.data);
   return {};
 }
 
@@ -362,9 +364,9 @@ std::vector<LayerMemory> CacheSet::layer_caches() const {
     const BlockLayout& open = layout_->open_block(window_class);
     const int64_t sealed_pages = pages.table.pages_held();
     for (size_t i = 0; i < window_class.layers.size(); ++i) {
-      int64_t bytes = sealed_pages * layer_block_bytes(window_class.sealed, i);
-      if (pages.open.handle) bytes += layer_block_bytes(open, i);
-      if (pages.pinned.handle) bytes += layer_block_bytes(window_class.pinned, i);
+      int64_t bytes = sealed_pages * window_class.sealed.layers[i].bytes;
+      if (pages.open.handle) bytes += open.layers[i].bytes;
+      if (pages.pinned.handle) bytes += window_class.pinned.layers[i].bytes;
       const int64_t rows = sealed_pages * kPageRows + position_ % kPageRows;
       layers[static_cast<size_t>(window_class.layers[i].layer)] = layer_memory(window_class, i, rows, bytes);
     }

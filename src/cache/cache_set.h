@@ -60,7 +60,7 @@ class CacheSet {
   struct ClassPagesOwned;
   struct StepSpan;
 
-  Result<HeldPage> lease(int64_t bytes);
+  Result<HeldPage> lease(const BlockLayout& layout);
   void release(HeldPage page, uint64_t fence);
   Status begin_class_step(size_t index, int rows);
   Status lease_step_pages(size_t index, const StepSpan& span);

@@ -6,14 +6,21 @@
 
 namespace butter {
 
+namespace {
+
+int64_t slab_bytes_for(int64_t block_bytes) {
+  return round_up(block_bytes, PagePool::kSlabBytes);
+}
+
+}  // namespace
+
 struct PagePool::Slab {
   Buffer buffer;
-  int64_t block_bytes = 0;
+  BlockShape shape;
   std::vector<std::byte*> free_blocks;
-  int64_t blocks = 0;
 
   int64_t bytes() const { return buffer.bytes(); }
-  bool empty() const { return static_cast<int64_t>(free_blocks.size()) == blocks; }
+  bool empty() const { return static_cast<int64_t>(free_blocks.size()) == shape.slab_blocks; }
 };
 
 PagePool::PagePool(int64_t budget_bytes, Hooks hooks)
@@ -21,17 +28,18 @@ PagePool::PagePool(int64_t budget_bytes, Hooks hooks)
 
 PagePool::~PagePool() = default;
 
-// As few blocks as fill whole huge pages but for a thirty-second, or the best there is among the first 32.
-PagePool::SlabShape PagePool::slab_shape(int64_t block_bytes) {
-  SlabShape best;
-  const int64_t least = std::max<int64_t>(1, kSlabBytes / block_bytes);
-  for (int64_t blocks = least; blocks < least + 32; ++blocks) {
-    const SlabShape shape{blocks, round_up(blocks * block_bytes, kSlabBytes)};
-    const auto waste = [&](const SlabShape& s) {
-      return static_cast<double>(s.bytes - s.blocks * block_bytes) / static_cast<double>(s.bytes);
-    };
-    if (best.blocks == 0 || waste(shape) < waste(best)) best = shape;
-    if (waste(best) <= 1.0 / 32) break;
+BlockShape::BlockShape(int64_t block_bytes)
+    : BlockShape(block_bytes, block_bytes, PagePool::slab_blocks(block_bytes)) {}
+
+int64_t PagePool::slab_blocks(int64_t block_bytes, int64_t least) {
+  const auto waste = [&](int64_t blocks) {
+    const int64_t bytes = slab_bytes_for(blocks * block_bytes);
+    return static_cast<double>(bytes - blocks * block_bytes) / static_cast<double>(bytes);
+  };
+  const int64_t first = std::max(least, kSlabBytes / block_bytes);
+  int64_t best = std::max<int64_t>(1, first);
+  for (int64_t blocks = best; blocks < first + 32 && waste(best) > 1.0 / 32; ++blocks) {
+    if (waste(blocks) < waste(best)) best = blocks;
   }
   return best;
 }
@@ -46,26 +54,25 @@ PagePool::Page* PagePool::find(PageHandle page) {
   return const_cast<Page*>(static_cast<const PagePool*>(this)->find(page));
 }
 
-Result<PagePool::Slab*> PagePool::slab_with_room(int64_t block_bytes) {
-  auto& slabs = classes_[block_bytes];
+Result<PagePool::Slab*> PagePool::slab_with_room(const BlockShape& shape) {
+  auto& slabs = classes_[shape];
   // Newest first: older slabs drain and go back.
   for (auto slab = slabs.rbegin(); slab != slabs.rend(); ++slab) {
     if (!(*slab)->free_blocks.empty()) return slab->get();
   }
-  const SlabShape shape = slab_shape(block_bytes);
-  auto slab = std::make_unique<Slab>();
-  BUTTER_ASSIGN(slab->buffer, hooks_.allocate(shape.bytes));
-  slab->block_bytes = block_bytes;
-  slab->blocks = shape.blocks;
-  for (int64_t i = slab->blocks - 1; i >= 0; --i)
-    slab->free_blocks.push_back(slab->buffer.data() + i * block_bytes);
+  BUTTER_ASSIGN(Buffer buffer, hooks_.allocate(slab_bytes_for(shape.slab_blocks * shape.bytes)));
+  auto slab = std::make_unique<Slab>(Slab{std::move(buffer), shape, {}});
+  for (int64_t i = shape.slab_blocks - 1; i >= 0; --i)
+    slab->free_blocks.push_back(slab->buffer.data() + i * shape.piece_bytes);
   slab_bytes_ += slab->bytes();
   slabs.push_back(std::move(slab));
   return slabs.back().get();
 }
 
-Result<PageHandle> PagePool::lease(int64_t block_bytes) {
-  BUTTER_CHECK(block_bytes > 0 && block_bytes % Buffer::kAlignment == 0);
+Result<PageHandle> PagePool::lease(const BlockShape& shape) {
+  const int64_t block_bytes = shape.bytes;
+  BUTTER_CHECK(block_bytes > 0 && block_bytes % shape.piece_bytes == 0 &&
+               shape.piece_bytes % Buffer::kAlignment == 0);
   std::lock_guard<std::mutex> lock(mutex_);
   collect_pending();
   const int64_t in_use = leased_bytes_ + pending_bytes_;
@@ -74,7 +81,7 @@ Result<PageHandle> PagePool::lease(int64_t block_bytes) {
                 "the cache budget is {} bytes; {} are in use and a page of {} bytes does not fit",
                 budget_bytes_, in_use, block_bytes);
   }
-  BUTTER_ASSIGN(Slab * slab, slab_with_room(block_bytes));
+  BUTTER_ASSIGN(Slab * slab, slab_with_room(shape));
   uint32_t index;
   if (unused_indices_.empty()) {
     index = static_cast<uint32_t>(pages_.size());
@@ -107,8 +114,8 @@ Status PagePool::release(PageHandle handle, uint64_t fence) {
     return fail(StatusCode::kStale, "stale page handle {}: it was released", handle.generation);
   page->fence = std::max(page->fence, fence);
   if (--page->owners > 0) return {};
-  leased_bytes_ -= page->slab->block_bytes;
-  pending_bytes_ += page->slab->block_bytes;
+  leased_bytes_ -= page->slab->shape.bytes;
+  pending_bytes_ += page->slab->shape.bytes;
   pending_.push_back(handle.index);
   collect_pending();
   return {};
@@ -127,11 +134,11 @@ void PagePool::free_page(uint32_t index) {
   Page& page = pages_[index];
   Slab* slab = page.slab;
   slab->free_blocks.push_back(page.data);
-  pending_bytes_ -= slab->block_bytes;
+  pending_bytes_ -= slab->shape.bytes;
   page = Page{};
   unused_indices_.push_back(index);
   if (!slab->empty()) return;
-  const auto owner = classes_.find(slab->block_bytes);
+  const auto owner = classes_.find(slab->shape);
   auto& slabs = owner->second;
   slab_bytes_ -= slab->bytes();
   slabs.erase(std::find_if(slabs.begin(), slabs.end(), [&](const auto& held) { return held.get() == slab; }));

@@ -1,11 +1,11 @@
 // PagePool: the memory of all caches: blocks of any size, leased, shared by count, and reused behind a fence.
 //
-// Blocks of one size form a class and share slabs of whole huge pages (2 MiB, or the few of them that the
+// Blocks of one shape form a class and share slabs of whole huge pages (2 MiB, or the few of them that the
 // class's blocks fill almost without rest): reading a cache on small pages would wait for address
 // translation. A slab is bound to its class while one of its blocks is leased and goes back to the system
-// after. The budget bounds the blocks in use, which is what plans count; a slab's other blocks are memory
-// only once they have been used. A page's handle names its generation: once the page is released for the last
-// time the handle is stale for ever (generations are 64-bit and never repeat).
+// after. The budget bounds the blocks in use, which is what plans count; a slab's other blocks may take
+// memory beyond it. A page's handle names its generation: once the page is released for the last time the
+// handle is stale for ever (generations are 64-bit and never repeat).
 //
 // A released page may still be read by steps in flight: release() names the last submission that reads it,
 // and the page is reused only when the device has completed that one.
@@ -13,6 +13,7 @@
 // Thread-safe. Handles are plain values; the pool must outlive its leases.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -32,6 +33,19 @@ struct PageHandle {
   bool operator==(const PageHandle&) const = default;
 };
 
+// A block, and how blocks share a slab: one after the other, or side by side, piece by piece
+// (kernels/kv_layout.h): block i is at i · piece_bytes.
+struct BlockShape {
+  int64_t bytes = 0;
+  int64_t piece_bytes = 0;
+  int64_t slab_blocks = 0;  // PagePool::slab_blocks() or more
+
+  BlockShape(int64_t block_bytes);  // NOLINT: a block in one piece is its bytes
+  BlockShape(int64_t block_bytes, int64_t bytes_of_piece, int64_t blocks)
+      : bytes(block_bytes), piece_bytes(bytes_of_piece), slab_blocks(blocks) {}
+  auto operator<=>(const BlockShape&) const = default;
+};
+
 class PagePool {
  public:
   static constexpr int64_t kSlabBytes = int64_t{2} << 20;
@@ -47,8 +61,12 @@ class PagePool {
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // A block of this many bytes with a count of one. kOutOfMemory, with the figures, when the budget is spent.
-  Result<PageHandle> lease(int64_t block_bytes);
+  // Blocks of a slab, `least` or more: as few as fill whole huge pages but for a thirty-second, or the best
+  // there is among the first 32.
+  static int64_t slab_blocks(int64_t block_bytes, int64_t least = 1);
+
+  // A block of this shape with a count of one. kOutOfMemory, with the figures, when the budget is spent.
+  Result<PageHandle> lease(const BlockShape& shape);
   // One more owner.
   Status retain(PageHandle page);
   // One owner less. `fence`: the last submission that may read the page (0: none does).
@@ -81,14 +99,9 @@ class PagePool {
     uint64_t fence = 0;
   };
 
-  struct SlabShape {
-    int64_t blocks = 0;
-    int64_t bytes = 0;
-  };
-  static SlabShape slab_shape(int64_t block_bytes);
   Page* find(PageHandle page);
   const Page* find(PageHandle page) const;
-  Result<Slab*> slab_with_room(int64_t block_bytes);
+  Result<Slab*> slab_with_room(const BlockShape& shape);
   void free_page(uint32_t index);
   void collect_pending();
 
@@ -98,7 +111,7 @@ class PagePool {
   std::vector<Page> pages_;
   std::vector<uint32_t> unused_indices_;
   std::vector<uint32_t> pending_;
-  std::map<int64_t, std::vector<std::unique_ptr<Slab>>> classes_;  // by block bytes
+  std::map<BlockShape, std::vector<std::unique_ptr<Slab>>> classes_;
   uint64_t next_generation_ = 1;
   int64_t leased_bytes_ = 0;
   int64_t pending_bytes_ = 0;

@@ -97,6 +97,30 @@ TEST(PagePool, BlocksOfOneSlabDoNotOverlap) {
   }
 }
 
+TEST(PagePool, BlocksSideBySideAreWholeRunsOfPiecesAndDoNotOverlap) {
+  Fixture f(4 * PagePool::kSlabBytes);
+  const int64_t piece = kBlock / 4;
+  const BlockShape shape(kBlock, piece, PagePool::slab_blocks(kBlock, 3));
+  std::vector<std::byte*> blocks;
+  for (int64_t i = 0; i < shape.slab_blocks; ++i) {
+    const auto page = f.pool.lease(shape);
+    ASSERT_TRUE(page);
+    blocks.push_back(*f.pool.data(*page));
+    EXPECT_EQ(blocks.back(), blocks.front() + i * piece) << "leased in turn, they stand in turn";
+    for (int64_t part = 0; part < 4; ++part)
+      std::memset(blocks.back() + part * shape.slab_blocks * piece, static_cast<int>(10 * i + part), piece);
+  }
+  EXPECT_EQ(f.pool.leased_bytes(), shape.slab_blocks * kBlock);
+  EXPECT_LE(f.pool.leased_bytes(), f.pool.slab_bytes());
+  for (int64_t i = 0; i < shape.slab_blocks; ++i) {
+    for (int64_t part = 0; part < 4; ++part) {
+      const std::byte* at = blocks[static_cast<size_t>(i)] + part * shape.slab_blocks * piece;
+      for (int64_t byte : {int64_t{0}, piece - 1})
+        ASSERT_EQ(at[byte], static_cast<std::byte>(10 * i + part)) << i << " " << part;
+    }
+  }
+}
+
 TEST(PagePool, EmptySlabGoesBackAndServesAnotherClass) {
   Fixture f(PagePool::kSlabBytes);
   const PageHandle small = f.lease(kBlock);

@@ -13,6 +13,7 @@
 
 #include "core/thread_pool.h"
 #include "kernels/kv_view.h"
+#include "kernels/products.h"
 
 namespace butter {
 
@@ -30,6 +31,7 @@ struct AttendBatch {
   float* out = nullptr;            // [rows of the step][q_heads * value_dim]
   int q_heads = 0;
   float scale = 1;
+  Products products = Products::kExact;
 };
 
 // The largest batch that a prepared program will see, to plan scratch for.

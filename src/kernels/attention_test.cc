@@ -94,13 +94,16 @@ float largest_difference(const std::vector<float>& a, const std::vector<float>& 
 // Values are of size 1 (at most 3.5) and weights add up to 1. In float32 a score of size 1 is off by some
 // 1e-6 (sums of up to 256 products), its weight by as much, and a sum of 1,000 weighted values by a few 1e-6.
 constexpr float kFloatBound = 1e-5f;
-// AMX rounds queries, keys, weights and values to 8 bits each (2^-9 at most). A score is off by some 0.003
-// (scaled sums of products that are each off by 0.4 %: rounding is independent), a weight by 0.5 %; where few
-// keys are visible a value's own 0.2 % of up to 3.5 shows as well.
-constexpr float kTileBound = 2e-2f;
+// Where it may, AMX rounds queries, keys, weights and values to 8 bits each (2^-9 at most). A score is off by
+// some 0.003 (scaled sums of products that are each off by 0.4 %: rounding is independent), a weight by 0.5
+// %; where few keys are visible a value's own 0.2 % of up to 3.5 shows as well. Where it may not, it holds 16
+// bits, 2^-17: the same 2^-8 times smaller.
+constexpr float kBf16Bound = 2e-2f;
+constexpr float kBf16PairBound = 1e-4f;
 
-float bound_for(Isa isa, int rows) {
-  return isa == Isa::kAmx && rows >= 16 ? kTileBound : kFloatBound;
+float bound_for(Isa isa, int rows, Products products) {
+  if (isa != Isa::kAmx || rows < 16) return kFloatBound;
+  return products == Products::kBf16 ? kBf16Bound : kBf16PairBound;
 }
 
 std::string describe(const TestCacheOptions& o, int group, Isa isa) {
@@ -113,8 +116,11 @@ void expect_parity(const TestCacheOptions& options, int group) {
   Case test({options}, group);
   const std::vector<float> expected = test.reference();
   for (Isa isa : available_isas()) {
-    const float difference = largest_difference(test.cpu(isa), expected);
-    EXPECT_LE(difference, bound_for(isa, options.rows)) << describe(options, group, isa);
+    for (Products products : {Products::kBf16, Products::kExact}) {
+      test.batch.products = products;
+      EXPECT_LE(largest_difference(test.cpu(isa), expected), bound_for(isa, options.rows, products))
+          << describe(options, group, isa);
+    }
   }
 }
 

@@ -3,14 +3,19 @@
 // A page is 64 consecutive positions of a sequence. All layers of a window class keep their rows for a page
 // in one block:
 //
-//   block  = [layer 0][layer 1]...          one after the other, each a multiple of 64 bytes
+//   block  = [layer 0][layer 1]...          each a multiple of 64 bytes
 //   layer  = [head 0: K record, V record][head 1: K record, V record]...
 //   record = the 64 rows of one KV head and side, in the layout of its row format
 //   raw    = [64 rows][dim] of the raw type, natural order
 //
+// Attention reads a layer of page after page, so in the pool the blocks of a slab may stand side by side,
+// layer by layer: [layer 0 of block 0][layer 0 of block 1]...[layer 1 of block 0]... A block is then several
+// pieces.
+//
 // Offsets are data (sizes may differ from head to head), so a format never shows in the code that walks them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -59,12 +64,15 @@ struct RecordOffsets {
 // Records of one layer, as offsets from the block's base.
 struct LayerLayout {
   std::vector<RecordOffsets> heads;
+  int64_t begin = 0;  // where the layer's bytes start
+  int64_t bytes = 0;
 };
 
 // One window class of one format.
 struct BlockLayout {
   std::vector<LayerLayout> layers;  // in the order of the class's layers
-  int64_t bytes = 0;
+  int64_t bytes = 0;                // of all layers
+  int64_t side_by_side = 1;         // blocks of a slab that are laid out together
 };
 
 struct RowFormat;
@@ -84,5 +92,11 @@ struct KvScheme {
 BlockLayout sealed_layout(const std::vector<KvLayerShape>& class_layers, const KvScheme& scheme);
 // Layout of raw rows: an open page (rows = 64) or the pinned rows (rows = 4).
 BlockLayout raw_layout(const std::vector<KvLayerShape>& class_layers, DType raw, int rows);
+
+// Lets `blocks` blocks stand side by side. Layers must be of one size. Block i's base is i · (bytes of a
+// layer) from the slab's.
+void lay_side_by_side(BlockLayout& layout, int64_t blocks);
+// One block's rows to another of the same layout.
+void copy_block(const BlockLayout& layout, const std::byte* from, std::byte* to);
 
 }  // namespace butter

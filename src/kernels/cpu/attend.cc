@@ -94,9 +94,9 @@ AttendScratch::AttendScratch(const AttendLimits& limits, std::byte* base, int wo
   if (base != nullptr) lay_out_worker(base, shared.used() + worker * worker_bytes);
 }
 
-const AttendKernels& attend_kernels([[maybe_unused]] Isa isa) {
+const AttendKernels& attend_kernels([[maybe_unused]] Isa isa, [[maybe_unused]] Products products) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAmx) return attend_kernels_amx();
+  if (isa == Isa::kAmx) return attend_kernels_amx(products);
   if (isa == Isa::kAvx512) return attend_kernels_avx512();
   if (isa == Isa::kAvx2) return attend_kernels_avx2();
 #endif

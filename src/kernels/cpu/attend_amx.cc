@@ -10,113 +10,65 @@
 #include "kernels/cpu/attend_vec_avx512_inl.h"
 // Vec first: the file below is written in its terms.
 #include "kernels/cpu/attend_inl.h"
+#include "kernels/cpu/tiles_amx_inl.h"
 
 namespace butter::cpu {
 namespace {
 
-constexpr int kRows = 16;  // of a tile
-constexpr int kPair = 32;  // bf16 values in a tile's row
-constexpr int kTileValues = kRows * kPair;
+constexpr int kRows = 16;          // of a tile
+constexpr int kPair = 32;          // bf16 values in a tile's row
 constexpr int kBlock = 2 * kRows;  // query rows at a time
 
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-// Eight full tiles. The fences keep the compiler from moving memory accesses across (g++ 12 declares the
-// operand of _tile_loadconfig too small, and drops the stores to the rest of it).
-class Tiles {
- public:
-  Tiles() {
-    TileConfig config;
-    for (int tile = 0; tile < 8; ++tile) {
-      config.row_bytes[tile] = 64;
-      config.rows[tile] = kRows;
-    }
-    __asm__ volatile("" : : "r"(&config) : "memory");
-    _tile_loadconfig(&config);
-    __asm__ volatile("" : : : "memory");
-  }
-  ~Tiles() { _tile_release(); }
-};
-
-inline __m512i to_bf16(const float* low, const float* high) {
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(high), _mm512_loadu_ps(low)));
+// Bytes of one part of a page.
+constexpr int64_t key_bytes(int dim) {
+  return kPageRows * round_up_to(dim, kPair) * 2;
+}
+constexpr int64_t value_bytes(int dim) {
+  return kPageRows * round_up_to(dim, 16) * 2;
 }
 
-inline __m512i to_bf16_some(const float* from, int64_t count) {
-  const auto mask = [](int64_t n) {
-    return static_cast<__mmask16>(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
-  };
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(mask(count - 16), from + 16),
-                                                       _mm512_maskz_loadu_ps(mask(count), from)));
-}
-
-// [count rounded up to 32][dim rounded up to 32].
+// [count rounded up to 32][part][dim rounded up to 32].
+template <int parts>
 void pack_queries(const float* rows, int count, int dim, std::byte* packed) {
   const int64_t width = round_up_to(dim, kPair);
   std::byte* to = packed;
-  for (int row = 0; row < round_up_to(count, kBlock); ++row) {
-    for (int64_t i = 0; i < width; i += kPair, to += 64) {
-      const __m512i values =
-          row < count ? to_bf16_some(rows + int64_t{row} * dim + i, dim - i) : _mm512_setzero_si512();
-      _mm512_storeu_si512(to, values);
+  for (int row = 0; row < round_up_to(count, kBlock); ++row, rows += dim, to += parts * width * 2) {
+    for (int64_t i = 0; i < width; i += kPair) {
+      const int64_t left = row < count ? dim - i : 0;
+      _mm512_storeu_si512(to + 2 * i, load_tile_row<0>(rows + i, left));
+      if constexpr (parts == 2) _mm512_storeu_si512(to + 2 * (width + i), load_tile_row<1>(rows + i, left));
     }
-  }
-}
-
-// A 16 x 16 matrix of 32-bit values, transposed.
-inline void transpose(__m512i rows[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 4) {
-    const __m512i a = _mm512_unpacklo_epi32(rows[i], rows[i + 1]),
-                  b = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-    const __m512i c = _mm512_unpacklo_epi32(rows[i + 2], rows[i + 3]),
-                  d = _mm512_unpackhi_epi32(rows[i + 2], rows[i + 3]);
-    t[i] = _mm512_unpacklo_epi64(a, c);
-    t[i + 1] = _mm512_unpackhi_epi64(a, c);
-    t[i + 2] = _mm512_unpacklo_epi64(b, d);
-    t[i + 3] = _mm512_unpackhi_epi64(b, d);
-  }
-  // t[4q + c]: column 4l + c of rows 4q..4q+3 in 128-bit lane l.
-  for (int c = 0; c < 4; ++c) {
-    const __m512i a = _mm512_shuffle_i32x4(t[c], t[4 + c], 0x44),
-                  b = _mm512_shuffle_i32x4(t[c], t[4 + c], 0xee);
-    const __m512i d = _mm512_shuffle_i32x4(t[8 + c], t[12 + c], 0x44),
-                  e = _mm512_shuffle_i32x4(t[8 + c], t[12 + c], 0xee);
-    rows[c] = _mm512_shuffle_i32x4(a, d, 0x88);
-    rows[4 + c] = _mm512_shuffle_i32x4(a, d, 0xdd);
-    rows[8 + c] = _mm512_shuffle_i32x4(b, e, 0x88);
-    rows[12 + c] = _mm512_shuffle_i32x4(b, e, 0xdd);
   }
 }
 
 // Tiles [dim/32][4 blocks of 16 keys]: row i holds channels 2i and 2i + 1 of the 16 keys.
-void pack_keys(const float* rows, int dim, std::byte* packed) {
+template <int part>
+void pack_key_part(const float* rows, int dim, std::byte* packed) {
   for (int64_t i = 0; i < dim; i += kPair) {
-    for (int first = 0; first < kPageRows; first += kRows, packed += 2 * kTileValues) {
+    for (int first = 0; first < kPageRows; first += kRows, packed += kTileBytes) {
       __m512i tile[kRows];
-      for (int key = 0; key < kRows; ++key) {
-        const float* row = rows + int64_t{first + key} * dim + i;
-        tile[key] = i + kPair <= dim ? to_bf16(row, row + 16) : to_bf16_some(row, dim - i);
-      }
-      transpose(tile);
+      for (int key = 0; key < kRows; ++key)
+        tile[key] = load_tile_row<part>(rows + int64_t{first + key} * dim + i, dim - i);
+      transpose_16x16(tile);
       for (int row = 0; row < kRows; ++row) _mm512_storeu_si512(packed + 64 * row, tile[row]);
     }
   }
 }
 
+template <int parts>
+void pack_keys(const float* rows, int dim, std::byte* packed) {
+  pack_key_part<0>(rows, dim, packed);
+  if constexpr (parts == 2) pack_key_part<1>(rows, dim, packed + key_bytes(dim));
+}
+
 // Tiles [dim/16][2 halves of the page]: row i holds keys 2i and 2i + 1, 16 channels.
-void pack_values(const float* rows, int dim, std::byte* packed) {
+template <int part>
+void pack_value_part(const float* rows, int dim, std::byte* packed) {
   for (int64_t i = 0; i < dim; i += 16) {
-    const auto mask = static_cast<__mmask16>(dim - i >= 16 ? 0xffff : (1u << (dim - i)) - 1);
+    const __mmask16 mask = first_lanes(dim - i);
     for (int key = 0; key < kPageRows; key += 2, packed += 64) {
-      const __m512 even = _mm512_maskz_loadu_ps(mask, rows + int64_t{key} * dim + i);
-      const __m512 odd = _mm512_maskz_loadu_ps(mask, rows + int64_t{key + 1} * dim + i);
+      const __m512 even = part_of<part>(_mm512_maskz_loadu_ps(mask, rows + int64_t{key} * dim + i));
+      const __m512 odd = part_of<part>(_mm512_maskz_loadu_ps(mask, rows + int64_t{key + 1} * dim + i));
       const auto low = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(even));
       const auto high = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(odd));
       const __m512i pairs =
@@ -124,6 +76,12 @@ void pack_values(const float* rows, int dim, std::byte* packed) {
       _mm512_storeu_si512(packed, pairs);
     }
   }
+}
+
+template <int parts>
+void pack_values(const float* rows, int dim, std::byte* packed) {
+  pack_value_part<0>(rows, dim, packed);
+  if constexpr (parts == 2) pack_value_part<1>(rows, dim, packed + value_bytes(dim));
 }
 
 // Tiles 0..3 are sums [2][2], 4 and 5 rows, 6 and 7 columns. `depth` steps: a tile of rows is 64 bytes
@@ -154,15 +112,21 @@ inline void multiply_2x1(const std::byte* a, int64_t a_stride, const std::byte* 
 }
 
 // scores [32][64] = queries · keys.
-inline void score_tiles(const std::byte* queries, int64_t width, const std::byte* keys, float* scores) {
+template <int parts>
+inline void score_tiles(const std::byte* queries, int dim, const std::byte* keys, float* scores) {
   constexpr int kStride = kPageRows * 4;
-  constexpr int64_t kTileBytes = 2 * kTileValues;
+  const int64_t width = round_up_to(dim, kPair);
   for (int half = 0; half < 2; ++half) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    multiply_2x2(queries, 2 * width, keys + 2 * half * kTileBytes, 4 * kTileBytes, kTileBytes, width / kPair);
+    for (int pair = 0; pair < part_pairs(parts); ++pair) {
+      const auto [query_part, key_part] = kPartPairs[pair];
+      multiply_2x2(queries + query_part * width * 2, parts * width * 2,
+                   keys + key_part * key_bytes(dim) + 2 * half * kTileBytes, 4 * kTileBytes, kTileBytes,
+                   width / kPair);
+    }
     float* to = scores + 32 * half;
     _tile_stored(0, to, kStride);
     _tile_stored(1, to + 16, kStride);
@@ -171,20 +135,24 @@ inline void score_tiles(const std::byte* queries, int64_t width, const std::byte
   }
 }
 
-// acc [32][stride] += weights [32][64] · values.
-inline void value_tiles(const std::byte* weights, const std::byte* values, int64_t columns, float* acc,
-                        int64_t stride) {
-  constexpr int kWeightStride = kPageRows * 2;
-  constexpr int64_t kTileBytes = 2 * kTileValues;
-  const int row_bytes = static_cast<int>(4 * stride);
-  float* lower = acc + kRows * stride;
+// acc [32][columns] += weights [32][part][64] · values.
+template <int parts>
+inline void value_tiles(const std::byte* weights, const std::byte* values, int64_t columns, float* acc) {
+  constexpr int kWeightStride = parts * kPageRows * 2;
+  const int64_t part_bytes = kPageRows * columns * 2;
+  const int row_bytes = static_cast<int>(4 * columns);
+  float* lower = acc + kRows * columns;
   int64_t column = 0;
   for (; column + 32 <= columns; column += 32, values += 4 * kTileBytes) {
     _tile_loadd(0, acc + column, row_bytes);
     _tile_loadd(1, acc + column + 16, row_bytes);
     _tile_loadd(2, lower + column, row_bytes);
     _tile_loadd(3, lower + column + 16, row_bytes);
-    multiply_2x2(weights, kWeightStride, values, kTileBytes, 2 * kTileBytes, 2);
+    for (int pair = 0; pair < part_pairs(parts); ++pair) {
+      const auto [weight_part, value_part] = kPartPairs[pair];
+      multiply_2x2(weights + weight_part * kPageRows * 2, kWeightStride, values + value_part * part_bytes,
+                   kTileBytes, 2 * kTileBytes, 2);
+    }
     _tile_stored(0, acc + column, row_bytes);
     _tile_stored(1, acc + column + 16, row_bytes);
     _tile_stored(2, lower + column, row_bytes);
@@ -193,12 +161,17 @@ inline void value_tiles(const std::byte* weights, const std::byte* values, int64
   if (column == columns) return;
   _tile_loadd(0, acc + column, row_bytes);
   _tile_loadd(2, lower + column, row_bytes);
-  multiply_2x1(weights, kWeightStride, values, kTileBytes, 2);
+  for (int pair = 0; pair < part_pairs(parts); ++pair) {
+    const auto [weight_part, value_part] = kPartPairs[pair];
+    multiply_2x1(weights + weight_part * kPageRows * 2, kWeightStride, values + value_part * part_bytes,
+                 kTileBytes, 2);
+  }
   _tile_stored(0, acc + column, row_bytes);
   _tile_stored(2, lower + column, row_bytes);
 }
 
-// One row: scores become bf16 weights; max, sum and acc follow, as in soften_row().
+// One row: scores become bf16 weights [part][64]; max, sum and acc follow, as in soften_row().
+template <int parts>
 inline void soften_to_bf16(float* scores, uint64_t visible, int64_t columns, float* max, float* sum,
                            float* acc, std::byte* weights) {
   if (visible != ~uint64_t{0}) hide_scores(scores, visible);
@@ -215,33 +188,41 @@ inline void soften_to_bf16(float* scores, uint64_t visible, int64_t columns, flo
   const __m512 w0 = Vec::exp2(_mm512_sub_ps(s0, shift)), w1 = Vec::exp2(_mm512_sub_ps(s1, shift));
   const __m512 w2 = Vec::exp2(_mm512_sub_ps(s2, shift)), w3 = Vec::exp2(_mm512_sub_ps(s3, shift));
   *sum += _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(w0, w1), _mm512_add_ps(w2, w3)));
-  _mm512_storeu_si512(weights, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w1, w0)));
-  _mm512_storeu_si512(weights + 64, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w3, w2)));
+  _mm512_storeu_si512(weights, to_bf16(w0, w1));
+  _mm512_storeu_si512(weights + 64, to_bf16(w2, w3));
+  if constexpr (parts == 2) {
+    _mm512_storeu_si512(weights + 128, to_bf16(after_bf16(w0), after_bf16(w1)));
+    _mm512_storeu_si512(weights + 192, to_bf16(after_bf16(w2), after_bf16(w3)));
+  }
 }
 
+template <int parts>
 void attend_page(const PrefillBlock& block, int first, int end) {
   const Tiles tiles;
   float* scores = reinterpret_cast<float*>(block.scratch);
   std::byte* weights = block.scratch + int64_t{kBlock} * kPageRows * 4;
-  const int64_t width = round_up_to(block.key_dim, kPair);
+  const int64_t query_bytes = parts * round_up_to(block.key_dim, kPair) * 2;
   const SoftmaxState& state = block.state;
   for (int tile = first / kBlock * kBlock; tile < end; tile += kBlock) {
-    score_tiles(block.queries + tile * width * 2, width, block.keys, scores);
+    score_tiles<parts>(block.queries + tile * query_bytes, block.key_dim, block.keys, scores);
     for (int r = 0; r < kBlock; ++r) {
       const int row = tile + r;
-      soften_to_bf16(scores + r * kPageRows, block.visible[row], state.stride, state.max + row,
-                     state.sum + row, state.acc + row * state.stride, weights + r * kPageRows * 2);
+      soften_to_bf16<parts>(scores + r * kPageRows, block.visible[row], state.stride, state.max + row,
+                            state.sum + row, state.acc + row * state.stride,
+                            weights + r * parts * kPageRows * 2);
     }
-    value_tiles(weights, block.values, state.stride, state.acc + tile * state.stride, state.stride);
+    value_tiles<parts>(weights, block.values, state.stride, state.acc + tile * state.stride);
   }
 }
 
-constexpr AttendKernels kTileKernels = {soften, kBlock, pack_queries, pack_keys, pack_values, attend_page};
+template <int parts>
+constexpr AttendKernels kTileKernels = {
+    soften, kBlock, pack_queries<parts>, pack_keys<parts>, pack_values<parts>, attend_page<parts>};
 
 }  // namespace
 
-const AttendKernels& attend_kernels_amx() {
-  return kTileKernels;
+const AttendKernels& attend_kernels_amx(Products products) {
+  return products == Products::kBf16 ? kTileKernels<1> : kTileKernels<2>;
 }
 
 }  // namespace butter::cpu

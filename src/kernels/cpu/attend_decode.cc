@@ -226,7 +226,7 @@ class DecodeWorker {
   DecodeWorker(const AttendBatch& batch, Isa isa, const AttendScratch& scratch, const Worker& worker)
       : batch_(batch),
         isa_(isa),
-        kernels_(attend_kernels(isa)),
+        kernels_(attend_kernels(isa, batch.products)),
         raw_(*raw_codec(isa)),
         scratch_(scratch),
         decode_(scratch.decode),

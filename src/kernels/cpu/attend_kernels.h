@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/products.h"
 #include "kernels/row_format.h"
 
 namespace butter::cpu {
@@ -37,7 +38,7 @@ struct PrefillBlock {
 };
 
 constexpr int kMaxTileRows = 32;
-constexpr int64_t kPrefillScratchBytes = int64_t{kMaxTileRows} * kPageRows * 6;
+constexpr int64_t kPrefillScratchBytes = int64_t{kMaxTileRows} * kPageRows * 8;
 
 struct AttendKernels {
   // One step of the softmax of `heads` queries over a page: scores [heads][64], base-2 logarithms, become
@@ -55,14 +56,15 @@ struct AttendKernels {
   void (*attend_page)(const PrefillBlock& block, int first, int end);
 };
 
-const AttendKernels& attend_kernels(Isa isa);
+// Where bf16 is no quicker than float32, `products` makes no difference.
+const AttendKernels& attend_kernels(Isa isa, Products products);
 
 const AttendKernels& attend_kernels_portable();
 const RowCodec& raw_codec_portable();
 #if defined(__x86_64__)
 const AttendKernels& attend_kernels_avx2();
 const AttendKernels& attend_kernels_avx512();
-const AttendKernels& attend_kernels_amx();
+const AttendKernels& attend_kernels_amx(Products products);
 const RowCodec& raw_codec_avx2();
 const RowCodec& raw_codec_avx512();
 #endif

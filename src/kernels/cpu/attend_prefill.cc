@@ -27,7 +27,7 @@ class PrefillWorker {
   PrefillWorker(const AttendBatch& batch, Isa isa, const AttendScratch& scratch)
       : batch_(batch),
         isa_(isa),
-        kernels_(attend_kernels(isa)),
+        kernels_(attend_kernels(isa, batch.products)),
         raw_(*raw_codec(isa)),
         scratch_(scratch.prefill),
         shape_(batch.sequences[0].view.shape),

@@ -183,7 +183,7 @@ class CpuDevice final : public Device {
     }
     weight->finish();
     linear_bytes_ += weight->bytes();
-    widest_row_ = std::max(widest_row_, weight->columns());
+    if (!weight->finer_than_bf16()) products_ = Products::kBf16;
     const bool copied = weight->copied();
     linears_.push_back(std::move(*weight));
     return LoadedWeight{static_cast<WeightId>(linears_.size()) - 1, copied};
@@ -257,13 +257,7 @@ class CpuDevice final : public Device {
     for (const RopeTable& table : program.rope_tables) {
       sizes.angles.push_back(limits.rows * static_cast<int64_t>(2 * table.inv_freq.size() * sizeof(float)));
     }
-    const int64_t rows = std::max(limits.rows, limits.logit_rows);
-    for (cpu::InputKind kind : {cpu::InputKind::kFloat, cpu::InputKind::kInt8, cpu::InputKind::kBf16}) {
-      sizes.input = std::max(sizes.input, cpu::input_bytes(kind, rows, widest_row_));
-      sizes.private_input = std::max(sizes.private_input, cpu::input_bytes(kind, kPrivateRows, widest_row_));
-    }
-    sizes.private_rows = kPrivateRows * widest_row_ * static_cast<int64_t>(sizeof(float));
-    sizes.linear = cpu::linear_scratch_bytes(isa_, widest_row_);
+    plan_linear(std::max(limits.rows, limits.logit_rows), sizes);
     sizes.kv = StepViews::scratch_bytes(program, limits);
     for (const KvLayerShape& shape : program.kv_layers) {
       sizes.seal = std::max(sizes.seal, seal_scratch_bytes(shape, limits.raw));
@@ -277,6 +271,20 @@ class CpuDevice final : public Device {
       sizes.attend = std::max(sizes.attend, cpu::attend_scratch_bytes(attend_limits));
     }
     return sizes;
+  }
+
+  void plan_linear(int64_t rows, WorkspacePlan& sizes) const {
+    for (const cpu::LinearWeight& weight : linears_) {
+      const int64_t columns = weight.columns();
+      const cpu::InputKind decode = cpu::input_kind(weight, cpu::LinearPath::kDecode);
+      const cpu::InputKind prefill = cpu::input_kind(weight, cpu::LinearPath::kPrefill);
+      sizes.input = std::max(
+          {sizes.input, cpu::input_bytes(decode, rows, columns), cpu::input_bytes(prefill, rows, columns)});
+      sizes.private_input = std::max(sizes.private_input, cpu::input_bytes(decode, kPrivateRows, columns));
+      sizes.private_rows =
+          std::max(sizes.private_rows, kPrivateRows * columns * static_cast<int64_t>(sizeof(float)));
+      sizes.linear = std::max(sizes.linear, cpu::linear_scratch_bytes(weight));
+    }
   }
 
   void run_program(CpuProgram& program, const StepInputs& inputs, const Worker& worker,
@@ -480,6 +488,7 @@ class CpuDevice final : public Device {
     batch.out = step.program.row(op.out, 0);
     batch.q_heads = op.q_heads;
     batch.scale = op.scale;
+    batch.products = products_;
     cpu::attend(batch, isa_, step.program.attend, step.worker);
   }
 
@@ -500,8 +509,8 @@ class CpuDevice final : public Device {
   cpu::WeightStorage weight_storage_;
   std::vector<cpu::LinearWeight> linears_;
   VectorWeights vectors_;
+  Products products_ = Products::kExact;
   int64_t linear_bytes_ = 0;
-  int64_t widest_row_ = 1;
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;
 };

@@ -6,36 +6,34 @@
 // weights, 4 KiB, for four products. A tile of weights is [column pair][output] with the pair side by side,
 // as vdpbf16ps and tdpbf16ps want it. A result row depends on its own input row alone, in column order.
 //
+// Weights that hold more than a bf16, and the rows that meet them, stand in two parts, one after the other.
+//
 // Stays apart from linear_avx512.cc so that only this file is compiled for AMX.
 #if defined(__x86_64__)
 
 #include <immintrin.h>
 
 #include "kernels/cpu/linear_kernels.h"
+#include "kernels/cpu/tiles_amx_inl.h"
 
 namespace butter::cpu {
 namespace {
 
 #include "kernels/cpu/linear_codes_avx512_inl.h"
 
-constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kStep = 32;  // columns of a tile
 
 // --- Input rows ------------------------------------------------------------------------------------------
 
-inline __m512i to_bf16(__m512 low, __m512 high) {
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+template <int part>
+void pack_part(const float* x, int64_t columns, std::byte* out) {
+  for (int64_t k = 0; k < columns; k += kStep, out += 2 * kTileBytes)
+    _mm512_store_si512(out, load_tile_row<part>(x + k, columns - k));
 }
 
-void pack_tile_row(const float* x, int64_t columns, std::byte* out) {
-  int64_t k = 0;
-  for (; k + kStep <= columns; k += kStep, out += 2 * kTileBytes)
-    _mm512_store_si512(out, to_bf16(_mm512_loadu_ps(x + k), _mm512_loadu_ps(x + k + 16)));
-  if (k == columns) return;
-  const unsigned mask = (1u << (columns - k)) - 1;
-  const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), x + k);
-  const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), x + k + 16);
-  _mm512_store_si512(out, to_bf16(low, high));
+void pack_tile_row(const float* x, int64_t columns, int parts, std::byte* out) {
+  pack_part<0>(x, columns, out);
+  if (parts == 2) pack_part<1>(x, columns, out + (columns + kStep - 1) / kStep * 2 * kTileBytes);
 }
 
 // --- Weights to tiles ------------------------------------------------------------------------------------
@@ -124,55 +122,42 @@ void expand_codes(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
   expand_panel<form, false>(panel, groups, Lanes<false>(static_cast<int>(lanes)), tiles);
 }
 
-// Rows of dwords to columns of dwords.
-inline void transpose_16x16(__m512i rows[16]) {
-  __m512i half[16];
-  for (int i = 0; i < 16; i += 4) {
-    const __m512i low01 = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    const __m512i high01 = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-    const __m512i low23 = _mm512_unpacklo_epi32(rows[i + 2], rows[i + 3]);
-    const __m512i high23 = _mm512_unpackhi_epi32(rows[i + 2], rows[i + 3]);
-    half[i] = _mm512_unpacklo_epi64(low01, low23);      // columns 0, 4, 8, 12 of four rows
-    half[i + 1] = _mm512_unpackhi_epi64(low01, low23);  // columns 1, 5, 9, 13
-    half[i + 2] = _mm512_unpacklo_epi64(high01, high23);
-    half[i + 3] = _mm512_unpackhi_epi64(high01, high23);
-  }
-  for (int i = 0; i < 4; ++i) {
-    const __m512i a = _mm512_shuffle_i32x4(half[i], half[i + 4], 0x88);  // blocks 0, 2 of rows 0..3, 4..7
-    const __m512i b = _mm512_shuffle_i32x4(half[i], half[i + 4], 0xdd);  // blocks 1, 3
-    const __m512i c = _mm512_shuffle_i32x4(half[i + 8], half[i + 12], 0x88);  // the same of rows 8..15
-    const __m512i d = _mm512_shuffle_i32x4(half[i + 8], half[i + 12], 0xdd);
-    rows[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-    rows[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
-    rows[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    rows[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
+// 32 columns of a row, those of the mask, as one part of bf16 values.
+template <LinearForm form, int part>
+inline __m512i load_columns(const byte_t* row, int64_t k, int64_t count) {
+  if constexpr (form == LinearForm::kF32) {
+    return load_tile_row<part>(reinterpret_cast<const float*>(row) + k, count);
+  } else {
+    const __mmask32 mask = count >= kStep ? ~0u : (1u << count) - 1;
+    const __m512i words = _mm512_maskz_loadu_epi16(mask, row + 2 * k);
+    if constexpr (form == LinearForm::kBF16) return words;
+    return to_bf16(part_of<part>(_mm512_cvtph_ps(_mm512_castsi512_si256(words))),
+                   part_of<part>(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(words, 1))));
   }
 }
 
-template <LinearForm form>
-inline __m512i load_bf16(const byte_t* at, __mmask32 mask) {
-  const __m512i words = _mm512_maskz_loadu_epi16(mask, at);
-  if constexpr (form == LinearForm::kBF16) return words;
-  return to_bf16(_mm512_cvtph_ps(_mm512_castsi512_si256(words)),
-                 _mm512_cvtph_ps(_mm512_extracti64x4_epi64(words, 1)));
-}
-
-template <LinearForm form>
+template <LinearForm form, int part = 0>
 void expand_floats(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
   const int64_t lanes = weight.rows - n < kPanelRows ? weight.rows - n : kPanelRows;
-  const auto* data = reinterpret_cast<const byte_t*>(weight.data) + n * weight.columns * 2;
+  const int64_t row_bytes = weight.columns * (form == LinearForm::kF32 ? 4 : 2);
+  const auto* data = reinterpret_cast<const byte_t*>(weight.data) + n * row_bytes;
   for (int64_t k = 0; k < weight.columns; k += kStep, tiles += kTileBytes) {
-    const int64_t left = weight.columns - k;
-    const __mmask32 mask = left >= kStep ? ~0u : (1u << left) - 1;
     __m512i rows[16];
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i)
-      rows[i] =
-          i < lanes ? load_bf16<form>(data + (i * weight.columns + k) * 2, mask) : _mm512_setzero_si512();
+    for (int i = 0; i < 16; ++i) {
+      rows[i] = i < lanes ? load_columns<form, part>(data + i * row_bytes, k, weight.columns - k)
+                          : _mm512_setzero_si512();
+    }
     transpose_16x16(rows);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) _mm512_store_si512(tiles + 64 * i, rows[i]);
   }
+}
+
+template <LinearForm form>
+void expand_two_parts(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
+  expand_floats<form, 0>(weight, n, tiles);
+  expand_floats<form, 1>(weight, n, tiles + (weight.columns + kStep - 1) / kStep * kTileBytes);
 }
 
 void expand(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
@@ -187,32 +172,16 @@ void expand(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
       return expand_codes<LinearForm::kCodes4Super>(weight, n, tiles);
     case LinearForm::kCodes6Super:
       return expand_codes<LinearForm::kCodes6Super>(weight, n, tiles);
+    case LinearForm::kF32:
+      return expand_two_parts<LinearForm::kF32>(weight, n, tiles);
     case LinearForm::kF16:
-      return expand_floats<LinearForm::kF16>(weight, n, tiles);
+      return expand_two_parts<LinearForm::kF16>(weight, n, tiles);
     case LinearForm::kBF16:
       return expand_floats<LinearForm::kBF16>(weight, n, tiles);
-    default:
-      return;
   }
 }
 
-// --- Tiles -----------------------------------------------------------------------------------------------
-
-// Tiles 0..3 hold results [row tile][panel], 4 and 5 rows, 6 and 7 weights. All are 16 rows of 64 bytes.
-void configure_tiles() {
-  struct Config {
-    unsigned char palette = 1;
-    unsigned char start_row = 0;
-    unsigned char reserved[14] = {};
-    unsigned short row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    unsigned char rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  };
-  alignas(64) static const Config config;
-  // The compiler believes that the instruction reads a word; this makes all of it written by now.
-  __asm__ volatile("" ::: "memory");
-  _tile_loadconfig(&config);
-  __asm__ volatile("" ::: "memory");
-}
+// --- Results ---------------------------------------------------------------------------------------------
 
 inline void store_outputs(__m512 sum, int64_t n, __mmask16 mask, const LinearTarget& target, float* y) {
   if (target.bias != nullptr) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, target.bias + n));
@@ -234,8 +203,8 @@ class Drain {
     n_ = n;
     rows_ = rows;
     row_ = 0;
-    first_mask_ = mask_of(outputs);
-    second_mask_ = mask_of(outputs - kPanelRows);
+    first_mask_ = first_lanes(outputs);
+    second_mask_ = first_lanes(outputs - kPanelRows);
   }
 
   inline void store_row() {
@@ -253,10 +222,6 @@ class Drain {
   }
 
  private:
-  static __mmask16 mask_of(int64_t lanes) {
-    return static_cast<__mmask16>(lanes >= kPanelRows ? 0xffffu : lanes > 0 ? (1u << lanes) - 1 : 0u);
-  }
-
   const LinearTarget target_;
   const float* results_ = nullptr;
   float* y_ = nullptr;
@@ -267,36 +232,43 @@ class Drain {
   __mmask16 second_mask_ = 0;
 };
 
-// [2][2] tiles of float32 results from `steps` tiles of each operand. Meanwhile the block before goes to y, a
-// few rows a step: in one piece behind the products it would fill the reorder buffer, and the tile unit would
-// wait.
+// A block of rows [part][column/32][2 tiles] and one or two panels of weights [panel][part][column/32].
+struct Operands {
+  const std::byte* rows;
+  const byte_t* weights;
+  int64_t steps;  // tiles over the columns
+  int parts;
+};
+
+// [2][2] tiles of float32 results. Meanwhile the block before goes to y, a few rows a step: in one piece
+// behind the products it would fill the reorder buffer, and the tile unit would wait.
 template <int row_tiles, int panels>
-void multiply_tiles(const std::byte* rows, const byte_t* weights, int64_t steps, float* results,
-                    Drain& drain) {
-  const byte_t* second = weights + steps * kTileBytes;
+void multiply_tiles(const Operands& operands, float* results, Drain& drain) {
+  const int64_t steps = operands.steps, panel_bytes = operands.parts * steps * kTileBytes;
   const int64_t rows_a_step = (kTileRows + steps - 1) / steps;
   __asm__ volatile("" ::: "memory");  // what the tile loads read is written by now
   _tile_zero(0);
   if constexpr (panels == 2) _tile_zero(1);
   if constexpr (row_tiles == 2) _tile_zero(2);
   if constexpr (row_tiles == 2 && panels == 2) _tile_zero(3);
-  for (int64_t step = 0; step < steps; ++step) {
-    _tile_loadd(4, rows, 64);
-    _tile_loadd(6, weights, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    if constexpr (panels == 2) {
-      _tile_loadd(7, second, 64);
-      _tile_dpbf16ps(1, 4, 7);
+  for (int pair = 0; pair < part_pairs(operands.parts); ++pair) {
+    const std::byte* rows = operands.rows + kPartPairs[pair].a * steps * 2 * kTileBytes;
+    const byte_t* weights = operands.weights + kPartPairs[pair].b * steps * kTileBytes;
+    for (int64_t step = 0; step < steps; ++step, rows += 2 * kTileBytes, weights += kTileBytes) {
+      _tile_loadd(4, rows, 64);
+      _tile_loadd(6, weights, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      if constexpr (panels == 2) {
+        _tile_loadd(7, weights + panel_bytes, 64);
+        _tile_dpbf16ps(1, 4, 7);
+      }
+      if constexpr (row_tiles == 2) {
+        _tile_loadd(5, rows + kTileBytes, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        if constexpr (panels == 2) _tile_dpbf16ps(3, 5, 7);
+      }
+      for (int64_t i = 0; i < rows_a_step; ++i) drain.store_row();
     }
-    if constexpr (row_tiles == 2) {
-      _tile_loadd(5, rows + kTileBytes, 64);
-      _tile_dpbf16ps(2, 5, 6);
-      if constexpr (panels == 2) _tile_dpbf16ps(3, 5, 7);
-    }
-    for (int64_t i = 0; i < rows_a_step; ++i) drain.store_row();
-    rows += 2 * kTileBytes;
-    weights += kTileBytes;
-    second += kTileBytes;
   }
   _tile_stored(0, results, 64);
   if constexpr (panels == 2) _tile_stored(1, results + 256, 64);
@@ -305,30 +277,31 @@ void multiply_tiles(const std::byte* rows, const byte_t* weights, int64_t steps,
   __asm__ volatile("" ::: "memory");
 }
 
-void multiply_block(const std::byte* rows, int64_t row_count, const byte_t* weights, int panels,
-                    int64_t steps, float* results, Drain& drain) {
+void multiply_block(const Operands& operands, int64_t row_count, int panels, float* results, Drain& drain) {
   if (row_count > 16) {
-    if (panels == 2) return multiply_tiles<2, 2>(rows, weights, steps, results, drain);
-    return multiply_tiles<2, 1>(rows, weights, steps, results, drain);
+    if (panels == 2) return multiply_tiles<2, 2>(operands, results, drain);
+    return multiply_tiles<2, 1>(operands, results, drain);
   }
-  if (panels == 2) return multiply_tiles<1, 2>(rows, weights, steps, results, drain);
-  return multiply_tiles<1, 1>(rows, weights, steps, results, drain);
+  if (panels == 2) return multiply_tiles<1, 2>(operands, results, drain);
+  return multiply_tiles<1, 1>(operands, results, drain);
 }
 
 void tiles(const LinearMatrix& weight, const TileRows& x, int64_t begin, int64_t end,
            const LinearTarget& target, std::byte* scratch) {
   const int64_t steps = (weight.columns + kStep - 1) / kStep;
+  const int64_t panel_bytes = x.parts * steps * kTileBytes;
   auto* weights = reinterpret_cast<byte_t*>(scratch);
-  auto* results = reinterpret_cast<float*>(scratch + 2 * steps * kTileBytes);
+  auto* results = reinterpret_cast<float*>(scratch + 2 * panel_bytes);
   auto* other_results = results + 1024;
   Drain drain(target);
-  configure_tiles();
+  const Tiles registers;
   for (int64_t n = begin; n < end; n += 2 * kPanelRows) {
     const int panels = end - n > kPanelRows ? 2 : 1;
-    for (int p = 0; p < panels; ++p) expand(weight, n + p * kPanelRows, weights + p * steps * kTileBytes);
+    for (int p = 0; p < panels; ++p) expand(weight, n + p * kPanelRows, weights + p * panel_bytes);
     for (int64_t first = 0; first < x.rows; first += kTileRows) {
       const int64_t rows = x.rows - first < kTileRows ? x.rows - first : kTileRows;
-      multiply_block(x.data + first * steps * 64, rows, weights, panels, steps, results, drain);
+      multiply_block({x.data + first * x.parts * steps * 64, weights, steps, x.parts}, rows, panels, results,
+                     drain);
       drain.finish();
       drain.start(results, first, rows, n, end - n);
       float* next = other_results;
@@ -337,7 +310,6 @@ void tiles(const LinearMatrix& weight, const TileRows& x, int64_t begin, int64_t
     }
   }
   drain.finish();
-  _tile_release();
 }
 
 }  // namespace

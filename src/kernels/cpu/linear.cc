@@ -225,11 +225,21 @@ void LinearWeight::prefetch_head(IndexRange outputs) const {
 }
 
 InputKind input_kind(const LinearWeight& weight, LinearPath path) {
-  const LinearForm form = weight.matrix().form;
-  if (form == LinearForm::kF32) return InputKind::kFloat;
-  if (path == LinearPath::kPrefill && kernels_of(weight.isa()).tiles != nullptr) return InputKind::kBf16;
+  if (path == LinearPath::kPrefill && kernels_of(weight.isa()).tiles != nullptr) {
+    return weight.finer_than_bf16() ? InputKind::kBf16Pair : InputKind::kBf16;
+  }
   return weight.copied() ? InputKind::kInt8 : InputKind::kFloat;
 }
+
+namespace {
+
+// bf16 parts of a value; 0 for kinds without tiles.
+int tile_parts(InputKind kind) {
+  if (kind == InputKind::kBf16Pair) return 2;
+  return kind == InputKind::kBf16 ? 1 : 0;
+}
+
+}  // namespace
 
 int64_t input_bytes(InputKind kind, int64_t rows, int64_t columns) {
   switch (kind) {
@@ -238,13 +248,14 @@ int64_t input_bytes(InputKind kind, int64_t rows, int64_t columns) {
     case InputKind::kInt8:
       return rows * kCodeRows * (columns / kGroup) * kInt8GroupBytes;
     case InputKind::kBf16:
-      return round_up(rows, kTileRows) * round_up(columns, 32) * 2;
+    case InputKind::kBf16Pair:
+      return round_up(rows, kTileRows) * round_up(columns, 32) * 2 * tile_parts(kind);
   }
   return 0;
 }
 
 int64_t input_grain(InputKind kind) {
-  return kind == InputKind::kBf16 ? kTileRows : 1;
+  return tile_parts(kind) > 0 ? kTileRows : 1;
 }
 
 namespace {
@@ -262,15 +273,16 @@ void prepare_int8(Isa isa, const LinearInput& input, IndexRange rows) {
   }
 }
 
-void prepare_bf16(Isa isa, const LinearInput& input, IndexRange rows) {
+void prepare_tiles(Isa isa, const LinearInput& input, IndexRange rows) {
   const LinearKernels& kernels = kernels_of(isa);
-  const int64_t steps = round_up(input.columns, 32) / 32;
+  const int parts = tile_parts(input.kind);
+  const int64_t steps = parts * (round_up(input.columns, 32) / 32);
   const int64_t end = rows.end == input.rows ? round_up(input.rows, kTileRows) : rows.end;
   for (int64_t row = rows.begin; row < end; ++row) {
     std::byte* block = input.prepared + row / kTileRows * steps * kTileRows * 64;
     std::byte* out = block + row % kTileRows * 64;
     if (row < input.rows) {
-      kernels.pack_tile_row(input.x + row * input.stride, input.columns, out);
+      kernels.pack_tile_row(input.x + row * input.stride, input.columns, parts, out);
     } else {
       for (int64_t step = 0; step < steps; ++step) std::memset(out + step * kTileRows * 64, 0, 64);
     }
@@ -281,12 +293,13 @@ void prepare_bf16(Isa isa, const LinearInput& input, IndexRange rows) {
 
 void prepare_input(Isa isa, const LinearInput& input, IndexRange rows) {
   if (input.kind == InputKind::kInt8) prepare_int8(isa, input, rows);
-  if (input.kind == InputKind::kBf16) prepare_bf16(isa, input, rows);
+  if (tile_parts(input.kind) > 0) prepare_tiles(isa, input, rows);
 }
 
-int64_t linear_scratch_bytes(Isa isa, int64_t columns) {
+int64_t linear_scratch_bytes(const LinearWeight& weight) {
+  const int parts = tile_parts(input_kind(weight, LinearPath::kPrefill));
   // Two panels of 16 outputs as bf16 tiles, and twice four tiles of float32 results.
-  return kernels_of(isa).tiles != nullptr ? round_up(columns, 32) * 64 + 8 * 1024 : 0;
+  return parts > 0 ? parts * round_up(weight.columns(), 32) * 64 + 8 * 1024 : 0;
 }
 
 void linear(const LinearWeight& weight, const LinearInput& input, IndexRange outputs,
@@ -303,7 +316,9 @@ void linear(const LinearWeight& weight, const LinearInput& input, IndexRange out
       return kernels.codes(matrix, {input.prepared, input.rows * kCodeRows}, outputs.begin, outputs.end,
                            target);
     case InputKind::kBf16:
-      return kernels.tiles(matrix, {input.prepared, input.rows}, outputs.begin, outputs.end, target, scratch);
+    case InputKind::kBf16Pair:
+      return kernels.tiles(matrix, {input.prepared, input.rows, tile_parts(input.kind)}, outputs.begin,
+                           outputs.end, target, scratch);
   }
 }
 

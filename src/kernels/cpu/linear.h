@@ -56,6 +56,10 @@ class LinearWeight {
   int64_t bytes() const { return bytes_; }
   // Whether the view's bytes are no longer needed after finish().
   bool copied() const { return copied_; }
+  // Whether its values need more than a bf16's 8 bits: those of float32 and fp16.
+  bool finer_than_bf16() const {
+    return matrix_.form == LinearForm::kF32 || matrix_.form == LinearForm::kF16;
+  }
   // "q4 g32 scale+bias", for inspect.
   const char* form_name() const;
   const LinearMatrix& matrix() const { return matrix_; }
@@ -85,11 +89,12 @@ inline LinearPath linear_path(int64_t rows) {
 
 // What a kernel reads in place of the float32 rows.
 enum class InputKind : uint8_t {
-  kFloat,  // the rows themselves: nothing to prepare
-  kInt8,   // 8-bit codes with a scale for every 32 columns
-  kBf16,   // bf16 tiles of 32 rows
+  kFloat,     // the rows themselves: nothing to prepare
+  kInt8,      // 8-bit codes with a scale for every 32 columns
+  kBf16,      // bf16 tiles of 32 rows
+  kBf16Pair,  // the same of two bf16 parts a value, 16 bits together
 };
-constexpr int kInputKinds = 3;
+constexpr int kInputKinds = 4;
 
 InputKind input_kind(const LinearWeight& weight, LinearPath path);
 
@@ -111,11 +116,11 @@ int64_t input_grain(InputKind kind);
 // gives NaN in the groups that hold it, and so in every result.
 void prepare_input(Isa isa, const LinearInput& input, IndexRange rows);
 
-// Scratch of one worker for linear() of weights with up to `columns` columns, in either path.
-int64_t linear_scratch_bytes(Isa isa, int64_t columns);
+// Scratch of one worker for linear() of the weight, in either path.
+int64_t linear_scratch_bytes(const LinearWeight& weight);
 
 // target.y[row][n] for every input row and every n in `outputs`, which begins at a multiple of kPanelRows and
-// ends at one or at weight.rows(). `scratch` may be null for kinds other than kBf16; it is aligned to 64.
+// ends at one or at weight.rows(). `scratch` may be null for kinds without tiles; it is aligned to 64.
 void linear(const LinearWeight& weight, const LinearInput& input, IndexRange outputs,
             const LinearTarget& target, std::byte* scratch);
 

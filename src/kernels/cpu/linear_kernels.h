@@ -70,10 +70,12 @@ struct Int8Rows {
 };
 
 // Prepared bf16 rows, in blocks of 32, each a pair of tiles for every 32 columns:
-// [block][column/32][2][16][32]. Rows and columns past the end are zero.
+// [block][part][column/32][2][16][32]. A value is one bf16, or the sum of two. Rows and columns past the end
+// are zero.
 struct TileRows {
   const std::byte* data = nullptr;
   int64_t rows = 0;
+  int parts = 1;  // 2 for the forms that hold more than a bf16: kF32, kF16
 };
 
 struct LinearKernels {
@@ -82,11 +84,11 @@ struct LinearKernels {
                  const LinearTarget& target);
   void (*codes)(const LinearMatrix& weight, const Int8Rows& x, int64_t begin, int64_t end,
                 const LinearTarget& target);
-  // Null where there are no tiles. Scratch: tile_scratch_bytes.
+  // Null where there are no tiles. Scratch: linear_scratch_bytes.
   void (*tiles)(const LinearMatrix& weight, const TileRows& x, int64_t begin, int64_t end,
                 const LinearTarget& target, std::byte* scratch);
-  // Writes one row of a tile block: 32 values every `step` values, from column 0 on.
-  void (*pack_tile_row)(const float* x, int64_t columns, std::byte* out);
+  // Writes one row of a block of tiles.
+  void (*pack_tile_row)(const float* x, int64_t columns, int parts, std::byte* out);
 };
 
 const LinearKernels& portable_linear_kernels();

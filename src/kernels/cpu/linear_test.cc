@@ -3,7 +3,8 @@
 // Bounds. Float inputs: float32 sums in another order, 1e-6 of the sum of |w·x|. Int8 inputs: each value is
 // off by at most half the scale of its second code, which is at most max|x| of its group / (127 · 254), and
 // errors are independent: within 5 standard deviations of Σ w² · scale² / 12. Bf16: weight and input are each
-// off by 2⁻⁹ relative at most, within 5 standard deviations of products off by 2⁻⁹ · |w·x|.
+// off by 2⁻⁹ relative at most, within 5 standard deviations of products off by 2⁻⁹ · |w·x|. In two bf16 parts
+// each is off by 2⁻¹⁷, and the product of the low parts, another 2⁻¹⁸, is left out.
 #include "kernels/cpu/linear.h"
 
 #include <gtest/gtest.h>
@@ -81,9 +82,7 @@ std::vector<float> run(const cpu::LinearWeight& weight, cpu::InputKind kind, con
   input.rows = rows;
   Buffer prepared =
       Buffer::allocate(std::max<int64_t>(64, cpu::input_bytes(kind, rows, weight.columns()))).value();
-  Buffer scratch =
-      Buffer::allocate(std::max<int64_t>(64, cpu::linear_scratch_bytes(weight.isa(), weight.columns())))
-          .value();
+  Buffer scratch = Buffer::allocate(std::max<int64_t>(64, cpu::linear_scratch_bytes(weight))).value();
   input.prepared = prepared.data();
   std::vector<float> y(static_cast<size_t>(rows * weight.rows()), options.accumulate ? 0.25f : -7.0f);
   const LinearTarget target{y.data(), weight.rows(), options.bias.empty() ? nullptr : options.bias.data(),
@@ -114,8 +113,10 @@ double allowed(cpu::InputKind kind, const float* w, const float* x, int64_t colu
     }
     if (kind == cpu::InputKind::kInt8) variance += weight_squares * std::pow(largest / 127 / 254, 2) / 12;
   }
-  if (kind == cpu::InputKind::kBf16) variance = squares / (256 * 256) * 2 / 3;
-  if (errors == Errors::kAligned && kind == cpu::InputKind::kBf16) return absolute / 128;
+  const bool tiles = kind == cpu::InputKind::kBf16 || kind == cpu::InputKind::kBf16Pair;
+  const double product_error = kind == cpu::InputKind::kBf16 ? 0x1p-8 : 0x1p-16;
+  if (tiles) variance = squares * std::pow(product_error, 2) * 2 / 3;
+  if (tiles && errors == Errors::kAligned) return absolute * 2 * product_error;
   return 2e-6 * absolute + 5 * std::sqrt(variance) + 1e-30;
 }
 
