@@ -1,5 +1,6 @@
 #include "kernels/trellis.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "core/check.h"
@@ -39,19 +40,27 @@ const TrellisTable& trellis_table(int bits) {
   return bits == 2 ? kTable2 : bits == 3 ? kTable3 : kTable4;
 }
 
-int trellis_window(int bits, int dim, const uint8_t* row_bits, int j) {
-  const int stream_bits = bits * dim;
-  const int oldest = bits * (j + 1) - kTrellisWindowBits + stream_bits;
-  int window = 0;
+TrellisReader::TrellisReader(int bits, const uint8_t* row_bits, int dim) : bits_(bits), row_bits_(row_bits) {
+  BUTTER_CHECK(bits >= 2 && bits <= 4 && dim >= kTrellisWindowBits);
+  // The window before value 0 holds the end of the stream.
+  const int end = bits * dim;
   for (int i = 0; i < kTrellisWindowBits; ++i) {
-    window |= stream_bit(row_bits, (oldest + i) % stream_bits) << i;
+    window_ |= stream_bit(row_bits, end - kTrellisWindowBits + i) << i;
   }
-  return window;
+}
+
+int TrellisReader::next() {
+  window_ >>= bits_;
+  for (int i = kTrellisWindowBits - bits_; i < kTrellisWindowBits; ++i) {
+    window_ |= stream_bit(row_bits_, first_bit_++) << i;
+  }
+  return window_;
 }
 
 void decode_levels(int bits, const uint8_t* row_bits, int dim, int8_t* levels) {
   const TrellisTable& table = trellis_table(bits);
-  for (int j = 0; j < dim; ++j) levels[j] = table.levels[trellis_window(bits, dim, row_bits, j)];
+  TrellisReader reader(bits, row_bits, dim);
+  for (int j = 0; j < dim; ++j) levels[j] = table.levels[static_cast<size_t>(reader.next())];
 }
 
 void pack_symbols(int bits, const uint8_t* symbols, int dim, uint8_t* row_bits) {

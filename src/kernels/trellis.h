@@ -32,8 +32,19 @@ inline int64_t trellis_row_bytes(int bits, int dim) {
   return (int64_t{bits} * dim + 7) / 8;
 }
 
-// The window of value j of a row.
-int trellis_window(int bits, int dim, const uint8_t* row_bits, int j);
+// Walks the values of a row in order. A view: the row outlives it.
+class TrellisReader {
+ public:
+  TrellisReader(int bits, const uint8_t* row_bits, int dim);
+  // The window of the next value. There are dim of them.
+  int next();
+
+ private:
+  const int bits_;
+  const uint8_t* const row_bits_;
+  int first_bit_ = 0;  // of the next value
+  int window_ = 0;
+};
 
 // The levels [dim] of a row, in units of the table's step.
 void decode_levels(int bits, const uint8_t* row_bits, int dim, int8_t* levels);
