@@ -1,0 +1,135 @@
+// Dot for AVX2: vectors of 32 codes, which become 16-bit numbers in two halves (even and odd bytes) and meet
+// queries and weights of 15 bits in products that add up pairs. (Products of bytes would be as many
+// instructions once they are kept from saturating.) See codes_inl.h. Internal linkage.
+#pragma once
+
+#include "kernels/cpu/attend_vec_avx2_inl.h"
+
+namespace butter::cpu {
+namespace {
+
+struct Dot {
+  static constexpr int kLanes = 8;
+  static constexpr int kHeads = 4;       // query heads that share a load of codes
+  static constexpr int kKeyVectors = 2;  // row vectors of a pass over keys
+  static constexpr int columns(int) { return 1; }
+
+  using Codes = __m256i;
+  using Sum = __m256i;
+
+  // --- codes
+  static Codes load(const std::byte* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  static Codes keep_bits(Codes x, uint8_t mask) {
+    return _mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(mask)));
+  }
+  // Bits of `mask` from a, the others from b.
+  static Codes choose_bits(uint8_t mask, Codes a, Codes b) {
+    const Codes bits = _mm256_set1_epi8(static_cast<char>(mask));
+    return _mm256_or_si256(_mm256_and_si256(bits, a), _mm256_andnot_si256(bits, b));
+  }
+  // Bits move into neighbouring bytes too: mask them off. kBy > 0 moves up.
+  template <int kBy>
+  static Codes move_bits(Codes x) {
+    if constexpr (kBy > 0) return _mm256_slli_epi16(x, kBy);
+    if constexpr (kBy < 0) return _mm256_srli_epi16(x, -kBy);
+    return x;
+  }
+  static Codes move_bits(Codes x, int up) {
+    return up >= 0 ? _mm256_sll_epi16(x, _mm_cvtsi32_si128(up)) : _mm256_srl_epi16(x, _mm_cvtsi32_si128(-up));
+  }
+
+  // --- queries: 4 channels as 16-bit numbers, 0 and 2, then 1 and 3. Sums over 256 channels of 255 · this
+  // fit 31 bits.
+  static constexpr int kQueryWords = 2;
+  static constexpr int kStartWords = 1;
+  static constexpr float kLargestQuery = 16383;
+
+  // 4 channels of a query, over its unit. starts: the sum of -128 · query.
+  static void pack_query(const float* query, int32_t* words, int32_t* starts) {
+    int x[4];
+    for (int j = 0; j < 4; ++j) {
+      x[j] = static_cast<int>(__builtin_nearbyintf(query[j]));
+      *starts -= 128 * x[j];
+    }
+    for (int half = 0; half < 2; ++half) {
+      const auto low = static_cast<uint32_t>(x[half]) & 0xffff,
+                 high = static_cast<uint32_t>(x[half + 2]) & 0xffff;
+      words[half] = static_cast<int32_t>(low | high << 16);
+    }
+  }
+  static Sum start(const int32_t* starts) { return _mm256_set1_epi32(*starts); }
+  static void add_key(Sum& sum, Codes codes, const int32_t* words) {
+    const Codes even = _mm256_and_si256(codes, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(codes, 8);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even, _mm256_set1_epi32(words[0])));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(odd, _mm256_set1_epi32(words[1])));
+  }
+  static Vec::F to_float(Sum sum) { return _mm256_cvtepi32_ps(sum); }
+
+  // --- weights of 64 rows: for each quad rows 0 and 2, then 1 and 3; quads 0 2 1 3 4 6 5 7 ...
+  static constexpr int kWeightWords = 32;
+  static constexpr bool kWeightsHaveUnit = true;
+  static constexpr float kLargestWeight = 32767;
+  static Sum zero() { return _mm256_setzero_si256(); }
+  // products [64], none negative, times factor: at most kLargestWeight.
+  static void pack_weights(const float* products, float factor, int32_t* words) {
+    const auto number = [&](int row) {
+      const Vec::F x = _mm256_mul_ps(_mm256_set1_ps(factor), Vec::load(products + row));
+      return _mm256_shuffle_epi32(_mm256_cvtps_epi32(x), _MM_SHUFFLE(3, 1, 2, 0));
+    };
+    for (int row = 0; row < 64; row += 16)
+      _mm256_store_si256(reinterpret_cast<__m256i*>(words + row / 2),
+                         _mm256_packs_epi32(number(row), number(row + 8)));
+  }
+  // Those of quad 4·high + low.
+  static const int32_t* weights_of(const int32_t* words, int high, int low) {
+    return words + 8 * high + 2 * (low == 1 ? 2 : low == 2 ? 1 : low);
+  }
+  static void add_value(Sum& sum, Codes codes, const int32_t* words) {
+    const Codes even = _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8), odd = _mm256_srai_epi16(codes, 8);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even, _mm256_set1_epi32(words[0])));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(odd, _mm256_set1_epi32(words[1])));
+  }
+
+  // --- floats
+  // x where the other is not 0, else 0, whatever x is.
+  static Vec::F keep(Vec::F x, Vec::F where) {
+    return _mm256_and_ps(x, _mm256_cmp_ps(where, Vec::zero(), _CMP_NEQ_UQ));
+  }
+  // out[i] = the highest lane of the i-th.
+  static void highest(Vec::F a, Vec::F b, Vec::F c, Vec::F d, float* out) {
+    const __m256 ab = _mm256_max_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    const __m256 cd = _mm256_max_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    const __m256d ab2 = _mm256_castps_pd(ab), cd2 = _mm256_castps_pd(cd);
+    const __m256 abcd = _mm256_max_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ab2, cd2)),
+                                      _mm256_castpd_ps(_mm256_unpackhi_pd(ab2, cd2)));
+    _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(abcd), _mm256_extractf128_ps(abcd, 1)));
+  }
+  // Scale bytes over 2^u: a byte at bits 6..13 of an fp16.
+  static Vec::F load_scale_bytes(const std::byte* from) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(bytes), 6));
+  }
+  // kLanes bytes as floats.
+  static Vec::F load_unsigned(const uint8_t* from) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+  }
+  static Vec::F load_signed(const uint8_t* from) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  }
+  static Vec::F divide(Vec::F a, Vec::F b) { return _mm256_div_ps(a, b); }
+  static Vec::F lower(Vec::F a, Vec::F b) { return _mm256_min_ps(a, b); }
+  static Vec::F round(Vec::F x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  // Whole numbers of -128..255 to bytes.
+  static void store_bytes(uint8_t* to, Vec::F x) {
+    const __m256i low = _mm256_and_si256(_mm256_cvtps_epi32(x), _mm256_set1_epi32(255));
+    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(words, words));
+  }
+};
+
+}  // namespace
+}  // namespace butter::cpu

@@ -1,0 +1,129 @@
+// Dot for any CPU: codes become floats, four at a time, and meet queries and weights as they are. See
+// codes_inl.h. Internal linkage.
+#pragma once
+
+#include "kernels/cpu/attend_vec_portable_inl.h"
+
+namespace butter::cpu {
+namespace {
+
+struct Dot {
+  static constexpr int kLanes = 4;
+  static constexpr int kHeads = 2;       // query heads that share a load of codes
+  static constexpr int kKeyVectors = 2;  // row vectors of a pass over keys
+  static constexpr int columns(int) { return 1; }
+
+  typedef uint8_t Bytes __attribute__((vector_size(16)));
+  typedef int8_t SignedBytes __attribute__((vector_size(4)));
+  typedef uint8_t UnsignedBytes __attribute__((vector_size(4)));
+  using Codes = Vec::U;
+  using Sum = Vec::F;
+
+  // --- codes
+  static Codes load(const std::byte* from) {
+    Codes x;
+    std::memcpy(&x, from, sizeof x);
+    return x;
+  }
+  static Codes keep_bits(Codes x, uint8_t mask) { return x & (0x01010101u * mask); }
+  // Bits of `mask` from a, the others from b.
+  static Codes choose_bits(uint8_t mask, Codes a, Codes b) {
+    return (a & (0x01010101u * mask)) | (b & ~(0x01010101u * mask));
+  }
+  // Bits move into neighbouring bytes too: mask them off. kBy > 0 moves up.
+  template <int kBy>
+  static Codes move_bits(Codes x) {
+    return move_bits(x, kBy);
+  }
+  static Codes move_bits(Codes x, int up) { return up >= 0 ? x << up : x >> -up; }
+
+  // --- queries: 4 floats
+  static constexpr int kQueryWords = 4;
+  static constexpr int kStartWords = 1;
+  static constexpr float kLargestQuery = 1;
+
+  // 4 channels of a query, over its unit. starts: a float, the sum of -128 · query.
+  static void pack_query(const float* query, int32_t* words, int32_t* starts) {
+    std::memcpy(words, query, 4 * sizeof(float));
+    const float start = float_at(starts) - 128 * ((query[0] + query[1]) + (query[2] + query[3]));
+    std::memcpy(starts, &start, sizeof start);
+  }
+  static Sum start(const int32_t* starts) { return Vec::set(float_at(starts)); }
+  static void add_key(Sum& sum, Codes codes, const int32_t* words) {
+    for (int j = 0; j < 4; ++j)
+      sum += Vec::set(float_at(words + j)) * __builtin_convertvector(Vec::I(codes >> 8 * j & 255), Vec::F);
+  }
+  static Vec::F to_float(Sum sum) { return sum; }
+
+  // --- weights of 64 rows: floats, as they are
+  static constexpr int kWeightWords = 64;
+  static constexpr bool kWeightsHaveUnit = false;
+  static constexpr float kLargestWeight = 1;
+  static Sum zero() { return Vec::zero(); }
+  static void pack_weights(const float* products, float, int32_t* words) {
+    std::memcpy(words, products, 64 * sizeof(float));
+  }
+  // Those of quad 4·high + low.
+  static const int32_t* weights_of(const int32_t* words, int high, int low) {
+    return words + 16 * high + 4 * low;
+  }
+  static void add_value(Sum& sum, Codes codes, const int32_t* words) {
+    for (int r = 0; r < 4; ++r)
+      sum += Vec::set(float_at(words + r)) *
+             __builtin_convertvector(Vec::I(codes << (24 - 8 * r)) >> 24, Vec::F);
+  }
+
+  // --- floats
+  // x where the other is not 0, else 0, whatever x is.
+  static Vec::F keep(Vec::F x, Vec::F where) {
+    return reinterpret_cast<Vec::F>(reinterpret_cast<Vec::I>(x) & (where != Vec::zero()));
+  }
+  // out[i] = the highest lane of the i-th.
+  static void highest(Vec::F a, Vec::F b, Vec::F c, Vec::F d, float* out) {
+    Vec::store(out, Vec::F{Vec::highest(a), Vec::highest(b), Vec::highest(c), Vec::highest(d)});
+  }
+  // Scale bytes over 2^u: a byte at bits 6..13 of an fp16.
+  static Vec::F load_scale_bytes(const std::byte* from) {
+    UnsignedBytes bytes;
+    std::memcpy(&bytes, from, sizeof bytes);
+    const Vec::U magnitude = __builtin_convertvector(bytes, Vec::U) << 19;
+    return reinterpret_cast<Vec::F>(magnitude) * Vec::set(0x1p112f);
+  }
+  // kLanes bytes as floats.
+  static Vec::F load_unsigned(const uint8_t* from) {
+    UnsignedBytes bytes;
+    std::memcpy(&bytes, from, sizeof bytes);
+    return __builtin_convertvector(bytes, Vec::F);
+  }
+  static Vec::F load_signed(const uint8_t* from) {
+    SignedBytes bytes;
+    std::memcpy(&bytes, from, sizeof bytes);
+    return __builtin_convertvector(bytes, Vec::F);
+  }
+  static Vec::F divide(Vec::F a, Vec::F b) { return a / b; }
+  static Vec::F lower(Vec::F a, Vec::F b) {
+    const Vec::I a_is = a < b;
+    return reinterpret_cast<Vec::F>((reinterpret_cast<Vec::I>(a) & a_is) |
+                                    (reinterpret_cast<Vec::I>(b) & ~a_is));
+  }
+  // Halves to even. Numbers of 2^22 and more stay as they are, give or take one.
+  static Vec::F round(Vec::F x) {
+    const Vec::F magic = Vec::set(0x1.8p23f);
+    return (x + magic) - magic;
+  }
+  // Whole numbers of -128..255 to bytes.
+  static void store_bytes(uint8_t* to, Vec::F x) {
+    const UnsignedBytes bytes = __builtin_convertvector(__builtin_convertvector(x, Vec::I), UnsignedBytes);
+    std::memcpy(to, &bytes, sizeof bytes);
+  }
+
+ private:
+  static float float_at(const int32_t* word) {
+    float x;
+    std::memcpy(&x, word, sizeof x);
+    return x;
+  }
+};
+
+}  // namespace
+}  // namespace butter::cpu

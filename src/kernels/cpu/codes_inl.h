@@ -1,0 +1,605 @@
+// Attention on codes that are whole numbers, for the Vec and Dot of the file that includes this one. Internal
+// linkage throughout.
+//
+// Codes of 4 and 6 bits become bytes of 8 by shifts and masks: c = code · 2^(8 - bits), keys 0..255, values
+// -128..127. A row is s·(c - 128) + t in a group of channels, with s the scale over 2^(8 - bits) and
+// t = m + 128·s: around t codes have both signs, so the rounding of queries and weights is not multiplied by
+// their mean.
+//
+//   score       for each group: dot = Σ q·c - 128·Σ q in integers, started from the second term;
+//               score = unit · Σ over groups of s·dot + t·(Σ q exactly)
+//   accumulate  for each group: w·s over the page's largest, as whole numbers; dot = Σ rows of that · c in
+//               integers for the whole page; acc += unit · dot + Σ rows of w·t
+//
+// Keys: kKeyVectors vectors of rows for up to kHeads heads stay in registers while the channels of a group
+// pass. Values: heads x columns of sums while the page's rows pass. Bytes of a row of 64 channels, 8 bits: 64
+// codes, and 4 for each group. AVX-512, 3 heads, a page: 64 + 64 loads of codes, 384 + 384 dot products of
+// two parts, of which two start each cycle.
+#pragma once
+
+#include <cstring>
+
+#include "core/dtype.h"
+#include "kernels/cpu/codes_kernels.h"
+#include "kernels/cpu/codes_layout.h"
+
+#define BUTTER_INLINE inline __attribute__((always_inline))
+
+namespace butter::cpu {
+namespace {
+
+constexpr int kBlockRows = 16;     // of a vector of keys
+constexpr int kVectorBytes = 64;   // of the order of bytes, whatever Dot's vectors are
+constexpr int kStripVectors = 4;   // of keys of one block, in 16 channels
+constexpr int kSpanChannels = 64;  // of values whose weights are made together, groups of 64 and less
+constexpr int kSpanGroups = kSpanChannels / kStripChannels;
+constexpr int kSubs = kBlockRows / Dot::kLanes;  // Dot's vectors in one of the order's
+constexpr int kPageVectors = kPageRows / Dot::kLanes;
+
+// Functions of the standard library's headers are avoided here: the linker might keep this file's copy for
+// all. The same goes for those of codes_layout.h that are inline.
+template <typename T>
+BUTTER_INLINE T smaller(T a, T b) {
+  return a < b ? a : b;
+}
+template <typename T>
+BUTTER_INLINE T larger(T a, T b) {
+  return a < b ? b : a;
+}
+BUTTER_INLINE int64_t bytes_of_codes(int dim, int bits) {
+  return int64_t{kPageRows} * dim * bits / 8;
+}
+
+template <int kIndex, int kCount, typename Fn>
+BUTTER_INLINE void unrolled_from(const Fn& fn) {
+  if constexpr (kIndex < kCount) {
+    fn.template operator()<kIndex>();
+    unrolled_from<kIndex + 1, kCount>(fn);
+  }
+}
+// Calls fn<0>(), fn<1>() ... fn<kCount - 1>().
+template <int kCount, typename Fn>
+BUTTER_INLINE void unrolled(const Fn& fn) {
+  unrolled_from<0, kCount>(fn);
+}
+
+// Touches the lines of the record ahead, as many at each step.
+class Ahead {
+ public:
+  Ahead(const Record& record, int64_t steps)
+      : next_(record.ahead),
+        end_(record.ahead == nullptr ? nullptr : record.ahead + record.ahead_bytes),
+        step_bytes_((record.ahead_bytes + 64 * steps - 1) / (64 * steps) * 64) {}
+  BUTTER_INLINE void step() {
+    if (next_ >= end_) return;
+    for (const std::byte* const last = next_ + step_bytes_; next_ < last; next_ += 64) Vec::prefetch(next_);
+  }
+
+ private:
+  const std::byte* next_;
+  const std::byte* end_;
+  int64_t step_bytes_;
+};
+
+// --- what stands in a record
+
+// Codes of kBits bits, widened to 8.
+template <int kBits>
+struct CodePlanes {
+  const std::byte* high = nullptr;  // codes, or their high 4 bits
+  const std::byte* low = nullptr;   // of 6 bits: the low 2
+
+  CodePlanes(const std::byte* codes, int dim)
+      : high(codes), low(kBits == 6 ? codes + bytes_of_codes(dim, 4) : nullptr) {}
+
+  // Part `sub` of vector `place`, of which kPhase is known: place mod 4.
+  template <int kPhase>
+  BUTTER_INLINE typename Dot::Codes load(int64_t place, int sub) const {
+    const int64_t offset = int64_t{sub} * Dot::kLanes * 4;
+    if constexpr (kBits == 8) return Dot::load(high + place * kVectorBytes + offset);
+    const auto nibbles = Dot::load(high + (place >> 1) * kVectorBytes + offset);
+    const auto moved = Dot::template move_bits < kPhase % 2 == 0 ? 4 : 0 > (nibbles);
+    if constexpr (kBits == 4) return Dot::keep_bits(moved, 0xf0);
+    const auto pairs = Dot::load(low + (place >> 2) * kVectorBytes + offset);
+    const auto moved_pairs = Dot::template move_bits<2 - 2 * kPhase>(pairs);
+    return Dot::keep_bits(Dot::choose_bits(0xf0, moved, moved_pairs), 0xfc);
+  }
+  // The same for any place.
+  BUTTER_INLINE typename Dot::Codes load_any(int64_t place, int sub) const {
+    const int64_t offset = int64_t{sub} * Dot::kLanes * 4;
+    if constexpr (kBits == 8) return Dot::load(high + place * kVectorBytes + offset);
+    const auto nibbles = Dot::load(high + (place >> 1) * kVectorBytes + offset);
+    const auto moved = Dot::move_bits(nibbles, place % 2 == 0 ? 4 : 0);
+    if constexpr (kBits == 4) return Dot::keep_bits(moved, 0xf0);
+    const auto pairs = Dot::load(low + (place >> 2) * kVectorBytes + offset);
+    const auto moved_pairs = Dot::move_bits(pairs, 2 - 2 * static_cast<int>(place % 4));
+    return Dot::keep_bits(Dot::choose_bits(0xf0, moved, moved_pairs), 0xfc);
+  }
+};
+
+// Groups of channels of a row.
+struct Groups {
+  int dim = 0;
+  int size = 0;
+
+  int count() const { return (dim + size - 1) / size; }
+  int end(int group) const { return smaller(dim, (group + 1) * size); }
+};
+
+// s and m in fp16, [groups][64 rows] each.
+template <int kBits>
+struct AffineScales {
+  static constexpr int kCodeBits = kBits;
+  static constexpr bool kHasMiddle = true;
+  const std::byte* s = nullptr;
+  const std::byte* m = nullptr;
+
+  AffineScales(const RowShape& shape, const Record& record)
+      : s(record.data + bytes_of_codes(shape.dim, kBits)),
+        m(s + 2 * kPageRows * ((shape.dim + shape.group - 1) / shape.group)) {}
+  static Groups groups(const RowShape& shape) {
+    return {shape.dim, shape.group % kStripChannels == 0 ? smaller(shape.group, shape.dim) : shape.dim};
+  }
+  static constexpr float kShrink = 1.0f / (1 << (8 - kBits));
+
+  BUTTER_INLINE Vec::F scale(int group, int row) const {
+    return Vec::mul(Vec::set(kShrink), Vec::load_f16(s + 2 * (group * kPageRows + row)));
+  }
+  // t, of a scale as above.
+  BUTTER_INLINE Vec::F middle(int group, int row, Vec::F scale) const {
+    return Vec::fma(Vec::set(128.0f), scale, Vec::load_f16(m + 2 * (group * kPageRows + row)));
+  }
+};
+
+// A scale byte a row, no middle. A sum of dot products may run over 256 channels at most.
+struct ByteScales {
+  static constexpr int kCodeBits = 8;
+  static constexpr bool kHasMiddle = false;
+  static constexpr int kGroup = 256;
+  const std::byte* bytes = nullptr;
+  float factor = 1;
+
+  ByteScales(const RowShape& shape, const Record& record)
+      : bytes(record.data + bytes_of_codes(shape.dim, 8)),
+        factor(__builtin_ldexpf(1.0f, record.tail->exponent[static_cast<int>(shape.side)])) {}
+  static Groups groups(const RowShape& shape) { return {shape.dim, smaller(shape.dim, kGroup)}; }
+
+  BUTTER_INLINE Vec::F scale(int, int row) const {
+    return Vec::mul(Vec::set(factor), Dot::load_scale_bytes(bytes + row));
+  }
+  BUTTER_INLINE Vec::F middle(int, int, Vec::F) const { return Vec::zero(); }
+};
+
+// --- prepared queries
+
+// For all heads, in the order in which score() reads:
+//   unit   [heads]                                    float
+//   sums   [groups][heads]                            float: Σ q over unit
+//   starts [groups][heads][kStartWords]               what dot products start from
+//   words  [dim / 4][heads][kQueryWords]
+struct QueryAreas {
+  float* unit;
+  float* sums;
+  int32_t* starts;
+  int32_t* words;
+
+  QueryAreas(const Groups& groups, int heads, std::byte* prepared)
+      : unit(reinterpret_cast<float*>(prepared)),
+        sums(unit + heads),
+        starts(reinterpret_cast<int32_t*>(sums + groups.count() * heads)),
+        words(starts + groups.count() * heads * Dot::kStartWords) {}
+};
+
+template <class Scales>
+int64_t prepared_bytes(const RowShape& shape, int heads) {
+  const Groups groups = Scales::groups(shape);
+  return int64_t{4} * heads *
+         (1 + groups.count() * (1 + Dot::kStartWords) + shape.dim / 4 * Dot::kQueryWords);
+}
+
+template <class Scales>
+void prepare(const RowShape& shape, const float* queries, int heads, std::byte* prepared) {
+  const Groups groups = Scales::groups(shape);
+  const QueryAreas areas(groups, heads, prepared);
+  for (int h = 0; h < heads; ++h, queries += shape.dim) {
+    float largest = 0;
+    for (int j = 0; j < shape.dim; ++j) largest = larger(largest, __builtin_fabsf(queries[j]));
+    const float unit = largest / Dot::kLargestQuery;
+    areas.unit[h] = unit;
+    for (int group = 0; group < groups.count(); ++group) {
+      const int index = group * heads + h;
+      int32_t* starts = areas.starts + index * Dot::kStartWords;
+      for (int p = 0; p < Dot::kStartWords; ++p) starts[p] = 0;
+      float sum = 0;
+      for (int j = group * groups.size; j < groups.end(group); j += 4) {
+        float over_unit[4];
+        for (int i = 0; i < 4; ++i) over_unit[i] = unit > 0 ? queries[j + i] / unit : 0;
+        sum += (over_unit[0] + over_unit[1]) + (over_unit[2] + over_unit[3]);
+        Dot::pack_query(over_unit, areas.words + (j / 4 * heads + h) * Dot::kQueryWords, starts);
+      }
+      areas.sums[index] = sum;
+    }
+  }
+}
+
+// --- score
+
+template <class Scales, int kHeads>
+void score_heads(const RowShape& shape, int heads, int first, const std::byte* prepared, const Record& record,
+                 float* scores) {
+  constexpr int kVectors = Dot::kKeyVectors;
+  const Groups groups = Scales::groups(shape);
+  const Scales scales(shape, record);
+  const CodePlanes<Scales::kCodeBits> codes(record.data, shape.dim);
+  const QueryAreas query(groups, heads, const_cast<std::byte*>(prepared));
+  const int word_step = heads * Dot::kQueryWords;
+  Ahead ahead(record, kPageVectors / kVectors * (shape.dim / kStripChannels));
+  for (int row = 0; row < kPageRows; row += kVectors * Dot::kLanes) {
+    Vec::F totals[kVectors][kHeads];
+    for (auto& of_vector : totals) {
+      for (Vec::F& total : of_vector) total = Vec::zero();
+    }
+    const int32_t* words = query.words + first * Dot::kQueryWords;
+    for (int group = 0; group < groups.count(); ++group) {
+      const int index = group * heads + first;
+      typename Dot::Sum sums[kVectors][kHeads];
+      for (int h = 0; h < kHeads; ++h) {
+        const auto start = Dot::start(query.starts + (index + h) * Dot::kStartWords);
+        for (int n = 0; n < kVectors; ++n) sums[n][h] = start;
+      }
+      for (int j = group * groups.size; j < groups.end(group); j += kStripChannels) {
+        ahead.step();
+        unrolled<kStripVectors>([&]<int i>() __attribute__((always_inline)) {
+          typename Dot::Codes key[kVectors];
+          for (int n = 0; n < kVectors; ++n) {
+            const int at = row + n * Dot::kLanes;
+            const int64_t place = int64_t{at / kBlockRows} * (shape.dim / 4) + j / 4 + i;
+            key[n] = codes.template load<i>(place, at % kBlockRows / Dot::kLanes);
+          }
+          for (int h = 0; h < kHeads; ++h) {
+            for (int n = 0; n < kVectors; ++n) Dot::add_key(sums[n][h], key[n], words + h * Dot::kQueryWords);
+          }
+          words += word_step;
+        });
+      }
+      for (int n = 0; n < kVectors; ++n) {
+        const Vec::F scale = scales.scale(group, row + n * Dot::kLanes);
+        const Vec::F middle = scales.middle(group, row + n * Dot::kLanes, scale);
+        for (int h = 0; h < kHeads; ++h) {
+          totals[n][h] = Vec::fma(scale, Dot::to_float(sums[n][h]), totals[n][h]);
+          if constexpr (Scales::kHasMiddle)
+            totals[n][h] = Vec::fma(middle, Vec::set(query.sums[index + h]), totals[n][h]);
+        }
+      }
+    }
+    for (int n = 0; n < kVectors; ++n) {
+      for (int h = 0; h < kHeads; ++h) {
+        Vec::store(scores + h * kPageRows + row + n * Dot::kLanes,
+                   Vec::mul(Vec::set(query.unit[first + h]), totals[n][h]));
+      }
+    }
+  }
+}
+
+// Calls fn<heads>(index of the first) for groups of at most Dot::kHeads heads, as even as they can be.
+template <typename Fn>
+BUTTER_INLINE void for_head_groups(int heads, const Fn& fn) {
+  const int passes = (heads + Dot::kHeads - 1) / Dot::kHeads;
+  for (int pass = 0, first = 0; pass < passes; ++pass) {
+    const int count = (heads - first) / (passes - pass);
+    if (count == 1) fn.template operator()<1>(first);
+    if (count == 2) fn.template operator()<2>(first);
+    if constexpr (Dot::kHeads > 2) {
+      if (count == 3) fn.template operator()<3>(first);
+      if (count == 4) fn.template operator()<4>(first);
+    }
+    first += count;
+  }
+}
+
+template <class Scales>
+void score(const RowShape& shape, const std::byte* prepared, int heads, const Record& record, float* scores) {
+  Record rest = record;
+  for_head_groups(heads, [&]<int kHeads>(int first) {
+    score_heads<Scales, kHeads>(shape, heads, first, prepared, rest, scores + first * kPageRows);
+    rest.ahead = nullptr;  // the first group has fetched it
+  });
+}
+
+// --- accumulate
+
+// The weights of one span of channels: of every group in it and head.
+template <int kHeads>
+struct SpanWeights {
+  alignas(64) int32_t words[kSpanGroups][kHeads][Dot::kWeightWords];
+  float units[kSpanGroups][kHeads];    // of a dot product
+  float middles[kSpanGroups][kHeads];  // Σ w·t
+};
+
+template <class Scales, int kHeads>
+BUTTER_INLINE void weigh_span(const Scales& scales, const float* weights, const Vec::F* alive,
+                              int first_group, int groups, SpanWeights<kHeads>& out) {
+  alignas(64) float products[kSpanGroups * kHeads][kPageRows];
+  Vec::F highest[kSpanGroups * kHeads + 3], middles[kSpanGroups * kHeads + 3];
+  for (int g = 0; g < groups; ++g) {
+    Vec::F scale[kPageVectors], middle[kPageVectors];
+    for (int i = 0; i < kPageVectors; ++i) {
+      scale[i] = Dot::keep(scales.scale(first_group + g, i * Dot::kLanes), alive[i]);
+      if constexpr (Scales::kHasMiddle)
+        middle[i] = Dot::keep(scales.middle(first_group + g, i * Dot::kLanes, scale[i]), alive[i]);
+    }
+    for (int h = 0; h < kHeads; ++h) {
+      const int at = g * kHeads + h;
+      highest[at] = middles[at] = Vec::zero();
+      for (int i = 0; i < kPageVectors; ++i) {
+        const Vec::F weight = Vec::load(weights + h * kPageRows + i * Dot::kLanes);
+        const Vec::F product = Vec::mul(weight, scale[i]);
+        Vec::store(products[at] + i * Dot::kLanes, product);
+        highest[at] = Vec::max(highest[at], product);
+        if constexpr (Scales::kHasMiddle) middles[at] = Vec::fma(weight, middle[i], middles[at]);
+      }
+    }
+  }
+  const int count = groups * kHeads;
+  for (int at = count; at % 4 != 0; ++at) highest[at] = middles[at] = Vec::zero();
+  alignas(16) float tops[kSpanGroups * kHeads + 3], sums[kSpanGroups * kHeads + 3];
+  for (int at = 0; at < count; at += 4) {
+    if constexpr (Dot::kWeightsHaveUnit)
+      Dot::highest(highest[at], highest[at + 1], highest[at + 2], highest[at + 3], tops + at);
+    if constexpr (Scales::kHasMiddle)
+      Vec::sums(middles[at], middles[at + 1], middles[at + 2], middles[at + 3], sums + at);
+  }
+  for (int g = 0; g < groups; ++g) {
+    for (int h = 0; h < kHeads; ++h) {
+      const int at = g * kHeads + h;
+      if constexpr (Scales::kHasMiddle) out.middles[g][h] = sums[at];
+      float factor = 1;
+      out.units[g][h] = 1;
+      if constexpr (Dot::kWeightsHaveUnit) {
+        // Below the smallest number whose reciprocal is finite there is nothing to add.
+        const bool any = tops[at] > 1e-33f;
+        factor = any ? Dot::kLargestWeight / tops[at] : 0;
+        out.units[g][h] = any ? tops[at] * (1 / Dot::kLargestWeight) : 0;
+      }
+      Dot::pack_weights(products[at], factor, out.words[g][h]);
+    }
+  }
+}
+
+// kColumns columns of 16 channels from `column` on; kShare neighbours have a group in common. kPhased:
+// columns stand at the same places modulo 4 in every quad of rows, `column` at 0 (of 4 bits: modulo 2).
+template <class Scales, int kHeads, int kColumns, int kShare, bool kPhased>
+BUTTER_INLINE void accumulate_columns(const CodePlanes<Scales::kCodeBits>& codes, int dim, int column,
+                                      const SpanWeights<kHeads>& weights, int group, Ahead& ahead,
+                                      float* acc) {
+  typename Dot::Sum sums[kHeads][kColumns * kSubs];
+  for (auto& of_head : sums) {
+    for (auto& sum : of_head) sum = Dot::zero();
+  }
+  const int all_columns = dim / kStripChannels;
+  for (int high = 0; high < 4; ++high) {
+    ahead.step();
+    for (int low = 0; low < 4; ++low) {
+      const int64_t place = int64_t{4 * high + low} * all_columns + column;
+      typename Dot::Codes value[kColumns * kSubs];
+      unrolled<kColumns>([&]<int c>() __attribute__((always_inline)) {
+        for (int sub = 0; sub < kSubs; ++sub) {
+          if constexpr (kPhased)
+            value[c * kSubs + sub] = codes.template load<c>(place + c, sub);
+          else
+            value[c * kSubs + sub] = codes.load_any(place + c, sub);
+        }
+      });
+      for (int h = 0; h < kHeads; ++h) {
+        for (int c = 0; c < kColumns * kSubs; ++c) {
+          const int32_t* words = weights.words[group + c / (kShare * kSubs)][h];
+          Dot::add_value(sums[h][c], value[c], Dot::weights_of(words, high, low));
+        }
+      }
+    }
+  }
+  for (int h = 0; h < kHeads; ++h) {
+    for (int c = 0; c < kColumns * kSubs; ++c) {
+      const int g = group + c / (kShare * kSubs);
+      float* out = acc + h * dim + column * kStripChannels + c * Dot::kLanes;
+      Vec::F sum = Vec::load(out);
+      if constexpr (Scales::kHasMiddle) sum = Vec::add(sum, Vec::set(weights.middles[g][h]));
+      Vec::store(out, Vec::fma(Vec::set(weights.units[g][h]), Dot::to_float(sums[h][c]), sum));
+    }
+  }
+}
+
+template <class Scales, int kHeads>
+void accumulate_heads(const RowShape& shape, const float* weights, const Record& record, float* acc) {
+  constexpr int kBits = Scales::kCodeBits;
+  constexpr int kColumns = Dot::columns(kHeads);
+  const Groups groups = Scales::groups(shape);
+  const Scales scales(shape, record);
+  const CodePlanes<kBits> codes(record.data, shape.dim);
+  const int all_columns = shape.dim / kStripChannels;
+  Ahead ahead(record, 4 * ((all_columns + kColumns - 1) / kColumns));
+  Vec::F alive[kPageVectors];
+  for (int i = 0; i < kPageVectors; ++i) {
+    alive[i] = Vec::load(weights + i * Dot::kLanes);
+    for (int h = 1; h < kHeads; ++h)
+      alive[i] = Vec::add(alive[i], Vec::load(weights + h * kPageRows + i * Dot::kLanes));
+  }
+  // Places of columns agree from quad to quad where a quad's columns are a multiple of what shares a byte.
+  const bool phased = kBits == 8 || all_columns % (kBits == 4 ? 2 : 4) == 0;
+  const bool pairs = phased && groups.size % 32 == 0;
+  const bool quads = phased && groups.size % 64 == 0;
+  const int span = larger(kSpanChannels, groups.size) / kStripChannels;
+  SpanWeights<kHeads> of_span;
+  for (int begin = 0; begin < all_columns; begin += span) {
+    const int end = smaller(all_columns, begin + span);
+    const int first_group = begin * kStripChannels / groups.size;
+    const int last_group = (end * kStripChannels - 1) / groups.size;
+    weigh_span<Scales, kHeads>(scales, weights, alive, first_group, last_group - first_group + 1, of_span);
+    int column = begin;
+    const auto step = [&]<int kWidth, int kShare, bool kPhased>() __attribute__((always_inline)) {
+      for (; column + kWidth <= end; column += kWidth) {
+        const int group = column * kStripChannels / groups.size - first_group;
+        accumulate_columns<Scales, kHeads, kWidth, kShare, kPhased>(codes, shape.dim, column, of_span, group,
+                                                                    ahead, acc);
+      }
+    };
+    if constexpr (kColumns >= 4) {
+      if (quads || (groups.count() == 1 && phased)) step.template operator()<4, 4, true>();
+      if constexpr (Scales::kHasMiddle) {
+        if (pairs) step.template operator()<4, 2, true>();
+      }
+    }
+    // Of 6 bits two columns are half of what shares a byte.
+    if constexpr (kColumns >= 2 && kBits != 6) {
+      if (pairs || (groups.count() == 1 && phased)) step.template operator()<2, 2, true>();
+    }
+    step.template operator()<1, 1, kBits == 8>();
+  }
+}
+
+template <class Scales>
+void accumulate(const RowShape& shape, const float* weights, int heads, const Record& record, float* acc) {
+  Record rest = record;
+  for_head_groups(heads, [&]<int kHeads>(int first) {
+    accumulate_heads<Scales, kHeads>(shape, weights + first * kPageRows, rest, acc + first * shape.dim);
+    rest.ahead = nullptr;
+  });
+}
+
+// --- whole rows
+
+constexpr int kStripParts = kStripChannels / Dot::kLanes;
+
+// s·code + m, as the format says it, in two roundings.
+template <int kBits>
+void expand_affine(const RowShape& shape, const Record& record, float* rows) {
+  const CodeOrder order{shape.dim, kBits, shape.side, false};
+  const Groups groups = AffineScales<kBits>::groups(shape);
+  const AffineScales<kBits> planes(shape, record);
+  CodeStrip strip;
+  for (int index = 0; index < shape.dim / kStripChannels; ++index) {
+    unpack_strip(order, index, record.data, strip);
+    const int group = index * kStripChannels / groups.size;
+    alignas(64) float s[kPageRows], m[kPageRows];
+    for (int row = 0; row < kPageRows; row += Dot::kLanes) {
+      Vec::store(s + row, Vec::load_f16(planes.s + 2 * (group * kPageRows + row)));
+      Vec::store(m + row, Vec::load_f16(planes.m + 2 * (group * kPageRows + row)));
+    }
+    for (int row = 0; row < record.rows; ++row) {
+      for (int part = 0; part < kStripParts; ++part) {
+        const Vec::F code = Dot::load_unsigned(strip.codes[row] + part * Dot::kLanes);
+        Vec::store(rows + row * shape.dim + index * kStripChannels + part * Dot::kLanes,
+                   Vec::add(Vec::mul(Vec::set(s[row]), code), Vec::set(m[row])));
+      }
+    }
+  }
+}
+
+void expand_integers(const RowShape& shape, const Record& record, float* rows) {
+  const CodeOrder order{shape.dim, 8, shape.side, true};
+  const ByteScales scales(shape, record);
+  alignas(64) float factors[kPageRows];
+  for (int row = 0; row < kPageRows; row += Dot::kLanes) Vec::store(factors + row, scales.scale(0, row));
+  CodeStrip strip;
+  for (int index = 0; index < shape.dim / kStripChannels; ++index) {
+    unpack_strip(order, index, record.data, strip);
+    for (int row = 0; row < record.rows; ++row) {
+      for (int part = 0; part < kStripParts; ++part) {
+        const Vec::F code = Dot::load_signed(strip.codes[row] + part * Dot::kLanes);
+        Vec::store(rows + row * shape.dim + index * kStripChannels + part * Dot::kLanes,
+                   Vec::mul(Vec::set(factors[row]), code));
+      }
+    }
+  }
+}
+
+// codes[count] = x rounded, within [lowest, highest]; count is a multiple of 16.
+BUTTER_INLINE void store_codes(const Vec::F x, float lowest, float highest, uint8_t* codes) {
+  Dot::store_bytes(codes, Vec::max(Dot::lower(Dot::round(x), Vec::set(highest)), Vec::set(lowest)));
+}
+
+void encode_affine(const RowShape& shape, const float* rows, uint8_t* codes, std::byte* planes) {
+  constexpr float kLargestFp16 = 65504;
+  const int size = smaller(shape.group, shape.dim), groups = (shape.dim + size - 1) / size;
+  const float largest_code = static_cast<float>((1 << shape.bits) - 1);
+  for (int row = 0; row < kPageRows; ++row) {
+    for (int group = 0; group < groups; ++group) {
+      const int first = group * size, end = smaller(shape.dim, first + size);
+      const float* x = rows + row * shape.dim;
+      Vec::F highest = Vec::load(x + first), lowest = highest;
+      for (int j = first + Dot::kLanes; j < end; j += Dot::kLanes) {
+        highest = Vec::max(highest, Vec::load(x + j));
+        lowest = Dot::lower(lowest, Vec::load(x + j));
+      }
+      const float low = -Vec::highest(Vec::sub(Vec::set(-0.0f), lowest));
+      const uint16_t s16 = float_to_fp16(smaller((Vec::highest(highest) - low) / largest_code, kLargestFp16));
+      const uint16_t m16 = float_to_fp16(larger(smaller(low + 0.0f, kLargestFp16), -kLargestFp16));
+      const int64_t at = 2 * (int64_t{group} * kPageRows + row);
+      std::memcpy(planes + at, &s16, sizeof s16);
+      std::memcpy(planes + 2 * int64_t{groups} * kPageRows + at, &m16, sizeof m16);
+      const float s = fp16_to_float(s16), m = fp16_to_float(m16);
+      uint8_t* out = codes + row * shape.dim;
+      if (s == 0) {
+        std::memset(out + first, 0, static_cast<size_t>(end - first));
+        continue;
+      }
+      for (int j = first; j < end; j += Dot::kLanes) {
+        const Vec::F quotient = Dot::divide(Vec::sub(Vec::load(x + j), Vec::set(m)), Vec::set(s));
+        store_codes(quotient, 0, largest_code, out + j);
+      }
+    }
+  }
+}
+
+void encode_integers(int dim, const float* rows, const float* scales, uint8_t* codes) {
+  for (int row = 0; row < kPageRows; ++row, rows += dim, codes += dim) {
+    if (scales[row] == 0) {
+      std::memset(codes, 0, static_cast<size_t>(dim));
+      continue;
+    }
+    const Vec::F scale = Vec::set(scales[row]);
+    for (int j = 0; j < dim; j += Dot::kLanes)
+      store_codes(Dot::divide(Vec::load(rows + j), scale), -127, 127, codes + j);
+  }
+}
+
+// --- the table
+
+// Calls fn<AffineScales<bits>>().
+template <typename Fn>
+auto for_bits(int bits, const Fn& fn) {
+  if (bits == 4) return fn.template operator()<4>();
+  if (bits == 6) return fn.template operator()<6>();
+  return fn.template operator()<8>();
+}
+
+int64_t affine_prepared_bytes(const RowShape& shape, int heads) {
+  return prepared_bytes<AffineScales<8>>(shape, heads);
+}
+void affine_prepare(const RowShape& shape, const float* queries, int heads, std::byte* prepared) {
+  prepare<AffineScales<8>>(shape, queries, heads, prepared);
+}
+void affine_score(const RowShape& shape, const std::byte* prepared, int heads, const Record& record,
+                  float* scores) {
+  for_bits(shape.bits,
+           [&]<int kBits>() { score<AffineScales<kBits>>(shape, prepared, heads, record, scores); });
+}
+void affine_accumulate(const RowShape& shape, const float* weights, int heads, const Record& record,
+                       float* acc) {
+  for_bits(shape.bits,
+           [&]<int kBits>() { accumulate<AffineScales<kBits>>(shape, weights, heads, record, acc); });
+}
+void affine_expand(const RowShape& shape, const Record& record, float* rows) {
+  for_bits(shape.bits, [&]<int kBits>() { expand_affine<kBits>(shape, record, rows); });
+}
+
+constexpr CodeKernelTable kCodeKernels = {
+    {affine_prepared_bytes, affine_prepare, affine_score, affine_accumulate, affine_expand, encode_affine,
+     encode_integers},
+    {prepared_bytes<ByteScales>, prepare<ByteScales>, score<ByteScales>, accumulate<ByteScales>,
+     expand_integers, encode_affine, encode_integers}};
+
+}  // namespace
+}  // namespace butter::cpu
+
+#undef BUTTER_INLINE
