@@ -130,19 +130,32 @@ struct Cache {
       std::memcpy(raw_bytes.data() + static_cast<int64_t>(i) * value_bytes, &bits, sizeof bits);
     }
     for (size_t layer = 0; layer < shapes.size(); ++layer) {
-      for (size_t head = 0; head < static_cast<size_t>(shapes[layer].kv_heads); ++head) {
-        const RecordOffsets& from = raw.layers[layer].heads[head];
-        const RecordOffsets& to = sealed.layers[layer].heads[head];
-        const RowShape key = shapes[layer].row_shape(Side::kKey, scheme.raw);
-        const RowShape value = shapes[layer].row_shape(Side::kValue, scheme.raw);
-        scheme.key->reference->encode(key, raw_bytes.data() + from.key, sealed_bytes.data() + to.key);
-        scheme.value->reference->encode(value, raw_bytes.data() + from.value, sealed_bytes.data() + to.value);
-      }
+      for (size_t head = 0; head < static_cast<size_t>(shapes[layer].kv_heads); ++head)
+        seal_first_page(layer, head);
     }
     for (int64_t page = 1; page < pages; ++page) {
       copy_block(sealed, sealed_pages[0], const_cast<std::byte*>(sealed_pages[static_cast<size_t>(page)]));
       std::memcpy(raw_bytes.data() + page * raw.bytes, raw_bytes.data(), static_cast<size_t>(raw.bytes));
     }
+  }
+
+  // All instruction sets read the same bytes.
+  void seal_first_page(size_t layer, size_t head) {
+    const RecordOffsets& from = raw.layers[layer].heads[head];
+    const RecordOffsets& to = sealed.layers[layer].heads[head];
+    RecordTail tail;
+    for (Side side : {Side::kKey, Side::kValue}) {
+      const RowShape shape = shapes[layer].row_shape(side, scheme);
+      std::vector<float> rows(static_cast<size_t>(kPageRows * shape.dim));
+      const Record record{raw_bytes.data() + (side == Side::kKey ? from.key : from.value)};
+      raw_format().cpu(Isa::kPortable)->expand(shape, record, rows.data());
+      Buffer scratch = Buffer::allocate(encode_scratch_bytes(shape.dim)).value();
+      scheme.format(side)
+          .cpu(Isa::kPortable)
+          ->encode(shape, rows.data(), sealed_bytes.data() + (side == Side::kKey ? to.key : to.value), &tail,
+                   scratch.data());
+    }
+    if (scheme.seals()) std::memcpy(sealed_bytes.data() + to.tail, &tail, sizeof tail);
   }
 
   AttendSequence sequence(size_t layer, int64_t position, int rows) const {

@@ -24,6 +24,7 @@ struct CachePlan {
   int64_t sealed_bytes = 0;
   int64_t open_bytes = 0;
   int64_t pinned_bytes = 0;
+  int64_t centre_bytes = 0;
   int64_t recurrent_bytes = 0;
   int64_t total_bytes = 0;    // their sum: held at max_context
   int64_t prefill_bytes = 0;  // more, while a prefill step is under way

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cache/page_pool.h"
+#include "kernels/centre.h"
 #include "kernels/row_format.h"
 
 namespace butter {
@@ -51,8 +52,8 @@ Status check_dim(const RowFormat& format, int dim, int layer) {
 
 }  // namespace
 
-int64_t kept_pages(const Window& window, bool seals) {
-  if (window.none() || (seals && window.keep <= kPinnedRows)) return 0;
+int64_t kept_pages(const Window& window, bool pins) {
+  if (window.none() || (pins && window.keep <= kPinnedRows)) return 0;
   return pages_for(window.keep);
 }
 
@@ -86,6 +87,11 @@ Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& m
   for (const KvLayerShape& shape : model.kv_layers) {
     BUTTER_TRY(check_dim(*options.scheme.key, shape.key_dim, shape.layer));
     BUTTER_TRY(check_dim(*options.scheme.value, shape.value_dim, shape.layer));
+    if (options.scheme.centres() && shape.key_dim > kMaxCentreDim) {
+      return fail(StatusCode::kUnsupported,
+                  "layer {} has keys of {} values; a cache format that centres them takes at most {}",
+                  shape.layer, shape.key_dim, kMaxCentreDim);
+    }
   }
   auto layout = std::make_shared<CacheLayout>();
   layout->options = options;
@@ -99,7 +105,8 @@ Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& m
     window_class.sealed = sealed_layout(window_class.layers, options.scheme);
     lengthen_runs(window_class.sealed);
     window_class.raw = raw_layout(window_class.layers, options.scheme.raw, kPageRows);
-    if (options.scheme.seals())
+    if (options.scheme.centres()) window_class.centre = centre_layout(window_class.layers);
+    if (options.scheme.pins())
       window_class.pinned = raw_layout(window_class.layers, options.scheme.raw, kPinnedRows);
     layout->classes.push_back(std::move(window_class));
   }

@@ -35,7 +35,8 @@ struct WindowClass {
   std::vector<KvLayerShape> layers;
   BlockLayout sealed;
   BlockLayout raw;     // 64 raw rows: the open page of schemes that seal
-  BlockLayout pinned;  // 4 raw rows, in schemes that seal
+  BlockLayout pinned;  // 4 raw rows, in schemes that pin
+  BlockLayout centre;  // in schemes that centre
 };
 
 struct CacheLayout {
@@ -44,15 +45,16 @@ struct CacheLayout {
   int layers = 0;
 
   bool seals() const { return options.scheme.seals(); }
+  bool pins() const { return options.scheme.pins(); }
   // The block of a class's open page: in schemes that do not seal, a page like the others.
   const BlockLayout& open_block(const WindowClass& window_class) const {
     return seals() ? window_class.raw : window_class.sealed;
   }
 };
 
-// Pages that a window never lets go of: those with kept positions. In schemes that seal, the pinned rows
-// stand in for them as long as keep is no more than they are.
-int64_t kept_pages(const Window& window, bool seals);
+// Pages that a window never lets go of: those with kept positions. In schemes that pin, the pinned rows stand
+// in for them as long as keep is no more than they are.
+int64_t kept_pages(const Window& window, bool pins);
 
 // First page whose rows a query at `position`, or at any position since its page began, can still see (kept
 // pages aside). Counting from the page's start makes going back within the open page always possible, and

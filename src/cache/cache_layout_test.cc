@@ -112,8 +112,16 @@ TEST(CacheLayout, LayersThatShareAWindowShareABlockAndNothingOverlaps) {
         for (const RecordOffsets& head : layer.heads) {
           EXPECT_GE(head.key, end);
           EXPECT_EQ(head.value,
-                    head.key + options.scheme.key->record_bytes(shape.row_shape(Side::kKey, DType::kF16)));
-          end = head.value + options.scheme.value->record_bytes(shape.row_shape(Side::kValue, DType::kF16));
+                    head.key + options.scheme.key->record_bytes(shape.row_shape(Side::kKey, options.scheme)));
+          end =
+              head.value + options.scheme.value->record_bytes(shape.row_shape(Side::kValue, options.scheme));
+        }
+        if (options.scheme.seals()) {
+          end = round_up(end, int64_t{sizeof(RecordTail)});
+          for (const RecordOffsets& head : layer.heads) {
+            EXPECT_EQ(head.tail, end);
+            end += int64_t{sizeof(RecordTail)};
+          }
         }
         EXPECT_EQ(layer.bytes, round_up(end - layer.begin, Buffer::kAlignment));
         layers_bytes += layer.bytes;

@@ -21,17 +21,17 @@ int64_t recent_pages(const Window& window) {
 }
 
 // Sealed pages that are held when `pages` have been written in all.
-int64_t held_pages(const Window& window, int64_t pages, bool seals) {
+int64_t held_pages(const Window& window, int64_t pages, bool pins) {
   if (window.none()) return pages;
-  return std::min(pages, kept_pages(window, seals) + recent_pages(window));
+  return std::min(pages, kept_pages(window, pins) + recent_pages(window));
 }
 
 PageCounts count_pages(const Window& window, const CacheOptions& options) {
-  const bool seals = options.scheme.seals();
+  const bool seals = options.scheme.seals(), pins = options.scheme.pins();
   const int64_t context = options.max_context;
   const int64_t full = context / kPageRows;
   PageCounts counts;
-  counts.sealed = held_pages(window, full, seals);
+  counts.sealed = held_pages(window, full, pins);
   counts.open = seals || context % kPageRows != 0 ? 1 : 0;
   // At the worst a step finds the pages of a whole window and adds those that its own rows touch: in raw
   // schemes two where a few rows stand on both sides of a page boundary.
@@ -39,10 +39,15 @@ PageCounts count_pages(const Window& window, const CacheOptions& options) {
   const int64_t step_pages = seals || rows == 1 ? pages_for(rows) : std::max<int64_t>(pages_for(rows), 2);
   const int64_t all = seals ? full : pages_for(context);
   const int64_t peak =
-      window.none() ? all : std::min(all, kept_pages(window, seals) + recent_pages(window) + step_pages);
+      window.none() ? all : std::min(all, kept_pages(window, pins) + recent_pages(window) + step_pages);
   counts.prefill = peak - counts.sealed - (seals ? 0 : counts.open);
   counts.prefill_open = seals && rows > 1 && context > kPageRows ? 1 : 0;
   return counts;
+}
+
+// Of one layer of a block that not every scheme has.
+int64_t layer_bytes(const BlockLayout& block, size_t layer) {
+  return block.layers.empty() ? 0 : block.layers[layer].bytes;
 }
 
 }  // namespace
@@ -61,6 +66,8 @@ Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& optio
     plan.sealed_bytes += counts.sealed * window_class.sealed.bytes;
     plan.open_bytes += counts.open * open.bytes;
     plan.pinned_bytes += window_class.pinned.bytes;
+    const bool centred = options.max_context >= kPageRows;  // made when page 0 is full
+    if (centred) plan.centre_bytes += window_class.centre.bytes;
     plan.prefill_bytes +=
         counts.prefill * window_class.sealed.bytes + counts.prefill_open * window_class.raw.bytes;
     sealed_page += window_class.sealed.bytes;
@@ -68,18 +75,19 @@ Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& optio
     if (window_class.window.none()) plan.bytes_per_token += window_class.sealed.bytes / kPageRows;
     for (size_t i = 0; i < window_class.layers.size(); ++i) {
       const int64_t bytes = counts.sealed * window_class.sealed.layers[i].bytes +
-                            counts.open * open.layers[i].bytes +
-                            (seals ? window_class.pinned.layers[i].bytes : 0);
+                            counts.open * open.layers[i].bytes + layer_bytes(window_class.pinned, i) +
+                            (centred ? layer_bytes(window_class.centre, i) : 0);
       plan.layers.push_back(layer_memory(window_class, i, (counts.sealed + counts.open) * kPageRows, bytes));
     }
   }
   std::sort(plan.layers.begin(), plan.layers.end(),
             [](const LayerMemory& a, const LayerMemory& b) { return a.layer < b.layer; });
-  plan.total_bytes = plan.sealed_bytes + plan.open_bytes + plan.pinned_bytes + plan.recurrent_bytes;
+  plan.total_bytes =
+      plan.sealed_bytes + plan.open_bytes + plan.pinned_bytes + plan.centre_bytes + plan.recurrent_bytes;
   plan.raw_bytes = plan.total_bytes;
   if (seals) {
     CacheOptions raw_options = options;
-    raw_options.scheme.key = raw_options.scheme.value = &raw_format();
+    raw_options.scheme = {&raw_format(), &raw_format(), options.scheme.raw};
     BUTTER_ASSIGN(const CachePlan raw, plan_caches(model, raw_options));
     plan.raw_bytes = raw.total_bytes;
   }

@@ -12,7 +12,8 @@ namespace butter {
 struct CacheSet::ClassPagesOwned {
   PageTable table;
   HeldPage open;    // holds rows of page position / 64, if the position is not at its start
-  HeldPage pinned;  // schemes that seal, from the first step on
+  HeldPage pinned;  // schemes that pin, from the first step on
+  HeldPage centre;  // schemes that centre, from the step on that fills page 0; forks share it
 
   // Of the step that was begun.
   std::vector<HeldPage>
@@ -20,6 +21,7 @@ struct CacheSet::ClassPagesOwned {
   HeldPage next_open;   // in schemes that seal: where a chunk's last page goes while the first one is read
   bool opened = false;  // it leased the open block, too
   bool pinned_leased = false;  // and the pinned rows
+  bool centre_leased = false;  // and the centre
 
   // What the view's spans point at.
   std::vector<std::byte*> kept_bases;
@@ -57,7 +59,7 @@ CacheSet::CacheSet(std::shared_ptr<const CacheLayout> layout, std::shared_ptr<Pa
     : layout_(std::move(layout)), pool_(std::move(pool)) {
   for (const WindowClass& window_class : layout_->classes) {
     ClassPagesOwned& pages = classes_.emplace_back();
-    pages.table = PageTable(kept_pages(window_class.window, layout_->seals()));
+    pages.table = PageTable(kept_pages(window_class.window, layout_->pins()));
   }
   step_views_.resize(classes_.size());
 }
@@ -100,7 +102,8 @@ void CacheSet::release_all() {
     for (const HeldPage& page : pages.table.kept()) release(page, last_fence_);
     for (const HeldPage& page : pages.table.recent()) release(page, last_fence_);
     for (const HeldPage& page : pages.leased) release(page, last_fence_);
-    for (const HeldPage& page : {pages.open, pages.pinned, pages.next_open}) release(page, last_fence_);
+    for (const HeldPage& page : {pages.open, pages.pinned, pages.centre, pages.next_open})
+      release(page, last_fence_);
   }
   classes_.clear();
 }
@@ -130,9 +133,13 @@ Status CacheSet::lease_step_pages(size_t index, const StepSpan& span) {
   const WindowClass& window_class = layout_->classes[index];
   ClassPagesOwned& pages = classes_[index];
   const bool seals = layout_->seals();
-  if (seals && !pages.pinned.handle) {
+  if (layout_->pins() && !pages.pinned.handle) {
     BUTTER_ASSIGN(pages.pinned, lease(window_class.pinned));
     pages.pinned_leased = true;
+  }
+  if (layout_->options.scheme.centres() && span.first_page == 0 && span.full_end > 0) {
+    BUTTER_ASSIGN(pages.centre, lease(window_class.centre));
+    pages.centre_leased = true;
   }
   if (seals && !pages.open.handle) {
     BUTTER_ASSIGN(pages.open, lease(window_class.raw));
@@ -186,9 +193,11 @@ void CacheSet::show_step_pages(size_t index, const StepSpan& span) {
   view.raw = pages.raw_bases;
   view.first_raw = span.first_page;
   view.pinned = pages.pinned.data;
+  view.centre = pages.centre.data;
   view.sealed_layout = &window_class.sealed;
   view.raw_layout = &layout_->open_block(window_class);
   view.pinned_layout = &window_class.pinned;
+  view.centre_layout = &window_class.centre;
   view.window = window_class.window;
 }
 
@@ -218,7 +227,7 @@ void CacheSet::commit_step(uint64_t fence) {
       }
     }
     pages.leased.clear();
-    pages.opened = pages.pinned_leased = false;
+    pages.opened = pages.pinned_leased = pages.centre_leased = false;
     if (pages.next_open.handle) {
       release(std::exchange(pages.open, std::exchange(pages.next_open, {})), fence);
     }
@@ -238,7 +247,8 @@ void CacheSet::abort_step(uint64_t fence) {
     release(std::exchange(pages.next_open, {}), fence);
     if (pages.opened) release(std::exchange(pages.open, {}), fence);
     if (pages.pinned_leased) release(std::exchange(pages.pinned, {}), fence);
-    pages.opened = pages.pinned_leased = false;
+    if (pages.centre_leased) release(std::exchange(pages.centre, {}), fence);
+    pages.opened = pages.pinned_leased = pages.centre_leased = false;
   }
   step_rows_ = 0;
 }
@@ -271,6 +281,8 @@ Result<int64_t> CacheSet::truncate(int64_t n, uint64_t fence) {
     if (!layout_->seals() && open_is_empty) {
       release(std::exchange(pages.open, {}), fence);
     }
+    // The rows that it was made of go, and forks may still read it: the next page 0 gets another.
+    if (page_of(target) == 0) release(std::exchange(pages.centre, {}), fence);
     HeldPage cut;
     while (pages.table.cut_from(page_of(target), &cut)) release(cut, fence);
   }
@@ -296,6 +308,10 @@ Result<CacheSet> CacheSet::fork() const {
     to.table = from.table;
     for (const auto* run : {&from.table.kept(), &from.table.recent()}) {
       for (const HeldPage& page : *run) BUTTER_CHECK(pool_->retain(page.handle).has_value());
+    }
+    if (from.centre.handle) {
+      BUTTER_CHECK(pool_->retain(from.centre.handle).has_value());
+      to.centre = from.centre;
     }
     BUTTER_ASSIGN(to.open, copy(from.open, layout_->open_block(window_class)));
     BUTTER_ASSIGN(to.pinned, copy(from.pinned, window_class.pinned));
@@ -351,6 +367,7 @@ int64_t CacheSet::held_bytes() const {
     bytes += pages.table.pages_held() * window_class.sealed.bytes;
     if (pages.open.handle) bytes += layout_->open_block(window_class).bytes;
     if (pages.pinned.handle) bytes += window_class.pinned.bytes;
+    if (pages.centre.handle) bytes += window_class.centre.bytes;
   }
   return bytes;
 }
@@ -367,6 +384,7 @@ std::vector<LayerMemory> CacheSet::layer_caches() const {
       int64_t bytes = sealed_pages * window_class.sealed.layers[i].bytes;
       if (pages.open.handle) bytes += open.layers[i].bytes;
       if (pages.pinned.handle) bytes += window_class.pinned.layers[i].bytes;
+      if (pages.centre.handle) bytes += window_class.centre.layers[i].bytes;
       const int64_t rows = sealed_pages * kPageRows + position_ % kPageRows;
       layers[static_cast<size_t>(window_class.layers[i].layer)] = layer_memory(window_class, i, rows, bytes);
     }

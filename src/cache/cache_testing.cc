@@ -122,7 +122,7 @@ class StepRows {
   const std::byte* find(int64_t p, int64_t k) const {
     const int64_t page = page_of(k);
     if (page == page_of(p)) return row(raw_page(page), pages_.raw_layout, raw_bytes_, k);
-    if (step_.scheme->seals() && k < kPinnedRows)
+    if (step_.scheme->pins() && k < kPinnedRows)
       return row(pages_.pinned, pages_.pinned_layout, raw_bytes_, k);
     const std::byte* block = sealed_page(page);
     return block == nullptr ? nullptr : row(block, pages_.sealed_layout, sealed_bytes_, k);
@@ -155,7 +155,8 @@ void for_each_side(const CacheSet& caches, const StepSequence& step, const Each&
 }  // namespace
 
 const RowFormat& stamp_format() {
-  static const RowFormat format = {"stamps", true, stamp_record_bytes, any_dim, nullptr, no_codec};
+  static const RowFormat format = {"stamps",           true,    false,   0,       0,
+                                   stamp_record_bytes, any_dim, nullptr, no_codec};
   return format;
 }
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "core/buffer.h"
+
 namespace butter {
 namespace {
 
@@ -28,6 +30,17 @@ void store_raw(DType raw, float value, std::byte* to) {
   }
   const uint16_t bits = raw == DType::kF16 ? float_to_fp16(value) : float_to_bf16(value);
   std::memcpy(to, &bits, sizeof bits);
+}
+
+float load_raw(DType raw, const std::byte* from) {
+  if (raw == DType::kF32) {
+    float value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return raw == DType::kF16 ? fp16_to_float(bits) : bf16_to_float(bits);
 }
 
 std::unique_ptr<std::byte[]> make_block(int64_t bytes) {
@@ -80,14 +93,14 @@ void TestCache::fill_page(int64_t page) {
   bool all_hidden = true;
   for (int head = 0; head < shape.kv_heads; ++head) {
     for (Side side : {Side::kKey, Side::kValue}) {
-      const RowShape row = shape.row_shape(side, raw);
+      const RowShape row = shape.row_shape(side, options_.scheme);
       const bool is_key = side == Side::kKey;
       const auto offset = [&](const BlockLayout& layout) {
         const RecordOffsets& offsets = layout.layers[0].heads[static_cast<size_t>(head)];
         return is_key ? offsets.key : offsets.value;
       };
       std::byte* rows = raw_block.get() + offset(raw_layout_);
-      std::vector<std::byte> to_seal(static_cast<size_t>(raw_rows_bytes(row, kPageRows)));
+      std::vector<float> to_seal(static_cast<size_t>(kPageRows * row.dim));
       for (int64_t r = 0; r < kPageRows && page * kPageRows + r < end; ++r) {
         const int64_t position = page * kPageRows + r;
         const bool poison = hidden(position);
@@ -97,19 +110,30 @@ void TestCache::fill_page(int64_t page) {
               poison ? std::numeric_limits<float>::quiet_NaN() : written(side, position, head, i);
           const int64_t at = (r * row.dim + i) * value_bytes;
           store_raw(raw, value, rows + at);
-          const bool pin = position < kPinnedRows && options_.scheme.seals();
-          store_raw(raw, pin ? 0 : value, to_seal.data() + at);
+          const bool pin = position < kPinnedRows && options_.scheme.pins();
+          if (!pin) to_seal[static_cast<size_t>(r * row.dim + i)] = load_raw(raw, rows + at);
           if (position < kPinnedRows)
             store_raw(raw, value, pinned_block_.get() + offset(pinned_layout_) + at);
         }
       }
-      const RowFormat* format = is_key ? options_.scheme.key : options_.scheme.value;
-      if (full) format->reference->encode(row, to_seal.data(), sealed_block.get() + offset(sealed_layout_));
+      if (full) seal(row, to_seal, head, sealed_block.get());
     }
   }
   const auto index = static_cast<size_t>(page);
   if (full && !all_hidden) sealed_blocks_[index] = std::move(sealed_block);
   if (page >= page_of(options_.position)) raw_blocks_[index] = std::move(raw_block);
+}
+
+// Encodes a page's rows as every backend of the format would store them: the raw format's own record is the
+// rows.
+void TestCache::seal(const RowShape& row, const std::vector<float>& rows, int head, std::byte* block) const {
+  const RecordOffsets& offsets = sealed_layout_.layers[0].heads[static_cast<size_t>(head)];
+  Buffer scratch = Buffer::allocate(encode_scratch_bytes(row.dim)).value();
+  RecordTail none;
+  auto* tail = options_.scheme.seals() ? reinterpret_cast<RecordTail*>(block + offsets.tail) : &none;
+  if (row.side == Side::kKey && options_.scheme.seals()) *tail = {};
+  std::byte* record = block + (row.side == Side::kKey ? offsets.key : offsets.value);
+  options_.scheme.format(row.side).reference->encode(row, rows.data(), record, tail, scratch.data());
 }
 
 void TestCache::make_view() {
@@ -135,7 +159,7 @@ void TestCache::make_view() {
   view_.kept = kept_.data();
   view_.sealed = sealed_.data();
   view_.sealed_layout = &sealed_layout_.layers[0];
-  if (options_.scheme.seals()) view_.pinned = {pinned_block_.get(), &pinned_layout_.layers[0]};
+  if (options_.scheme.pins()) view_.pinned = {pinned_block_.get(), &pinned_layout_.layers[0]};
 }
 
 AttendSequence TestCache::sequence(int first_row) const {

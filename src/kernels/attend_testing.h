@@ -35,6 +35,7 @@ class TestCache {
 
   bool hidden(int64_t position) const;  // from every query of the step
   void fill_page(int64_t page);
+  void seal(const RowShape& row, const std::vector<float>& rows, int head, std::byte* block) const;
   void make_view();
 
   TestCacheOptions options_;

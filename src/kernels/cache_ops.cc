@@ -86,31 +86,81 @@ void write_kv_row(const AttendSequence& sequence, int64_t row, const float* key,
   }
 }
 
-int64_t seal_scratch_bytes(const KvLayerShape& shape, DType raw) {
-  return std::max(raw_rows_bytes(shape.row_shape(Side::kKey, raw), kPageRows),
-                  raw_rows_bytes(shape.row_shape(Side::kValue, raw), kPageRows));
+namespace {
+
+// What seal_head needs beside the codec's own scratch: rows as floats, and those of the centre.
+int64_t seal_floats(int dim) {
+  return 2 * int64_t{kPageRows} * dim;
 }
 
-void seal_head(const AttendSequence& sequence, int64_t page, int head, bool reference_codec, Isa isa,
+const RowCodec& codec_of(const RowFormat& format, const SealOptions& options) {
+  return options.reference ? *format.reference : *format.cpu(options.isa);
+}
+
+// The raw rows of a page's head as floats.
+void read_rows(const AttendSequence& sequence, int64_t page, Side side, int head, const SealOptions& options,
+               float* rows) {
+  const RawPage& raw = sequence.view.raw_page(page);
+  const RowShape shape = sequence.view.shape.row_shape(side, sequence.view.scheme.raw);
+  const Record record{side == Side::kKey ? raw.key(head) : raw.value(head), kPageRows};
+  codec_of(raw_format(), options).expand(shape, record, rows);
+}
+
+}  // namespace
+
+int64_t seal_scratch_bytes(const KvLayerShape& shape) {
+  const int dim = std::max(shape.key_dim, shape.value_dim);
+  return round_up(seal_floats(dim) * static_cast<int64_t>(sizeof(float)), Buffer::kAlignment) +
+         encode_scratch_bytes(dim);
+}
+
+bool makes_centre(const AttendSequence& sequence) {
+  return sequence.view.centre && filled_pages(sequence).begin == 0 && filled_pages(sequence).end > 0;
+}
+
+void make_head_centre(const AttendSequence& sequence, int head, const SealOptions& options,
+                      std::byte* scratch) {
+  const CentreView& centre = sequence.view.centre;
+  float* rows = reinterpret_cast<float*>(scratch);
+  read_rows(sequence, 0, Side::kKey, head, options, rows);
+  make_centre(rows, sequence.view.shape.key_dim, *centre.rotary, centre.head(head));
+}
+
+void seal_head(const AttendSequence& sequence, int64_t page, int head, const SealOptions& options,
                std::byte* scratch) {
   const KvView& view = sequence.view;
-  const auto index = static_cast<size_t>(head);
+  const RecordOffsets& offsets = view.sealed_layout->heads[static_cast<size_t>(head)];
   // Sealed pages of a step are written by it, and only by it.
   std::byte* block = const_cast<std::byte*>(view.sealed_page(page));
-  const auto seal_side = [&](Side side, const RowFormat& format, const std::byte* rows, int64_t offset) {
-    const RowShape shape = view.shape.row_shape(side, view.scheme.raw);
-    if (page == 0) {
-      const auto pinned = static_cast<size_t>(raw_rows_bytes(shape, kPinnedRows));
-      std::memcpy(scratch, rows, static_cast<size_t>(raw_rows_bytes(shape, kPageRows)));
-      std::memset(scratch, 0, pinned);
-      rows = scratch;
+  if (block == nullptr) return;  // out of every query's sight already
+  RecordTail tail;
+  for (Side side : {Side::kKey, Side::kValue}) {
+    const RowFormat& format = view.scheme.format(side);
+    const RowShape shape = view.shape.row_shape(side, view.scheme);
+    std::byte* record = block + (side == Side::kKey ? offsets.key : offsets.value);
+    const int64_t pinned_rows = page == 0 && view.scheme.pins() ? kPinnedRows : 0;
+    if (!format.seals) {
+      const RawPage& raw = view.raw_page(page);
+      std::memcpy(record, side == Side::kKey ? raw.key(head) : raw.value(head),
+                  static_cast<size_t>(raw_rows_bytes(shape, kPageRows)));
+      std::memset(record, 0, static_cast<size_t>(raw_rows_bytes(shape, pinned_rows)));
+      continue;
     }
-    const RowCodec* codec = reference_codec ? format.reference : format.cpu(isa);
-    codec->encode(shape, rows, block + offset);
-  };
-  const RawPage& raw = view.raw_page(page);
-  seal_side(Side::kKey, *view.scheme.key, raw.key(head), view.sealed_layout->heads[index].key);
-  seal_side(Side::kValue, *view.scheme.value, raw.value(head), view.sealed_layout->heads[index].value);
+    float* rows = reinterpret_cast<float*>(scratch);
+    float* centre_scratch = rows + int64_t{kPageRows} * shape.dim;
+    read_rows(sequence, page, side, head, options, rows);
+    if (side == Side::kKey && view.centre) {
+      tail.centred =
+          subtract_centre(view.centre.head(head), shape.dim, *view.centre.rotary, page, rows, centre_scratch);
+      if (pinned_rows > 0) tail.centred &= ~((uint64_t{1} << kPinnedRows) - 1);
+    }
+    std::fill_n(rows, pinned_rows * shape.dim, 0.0f);
+    codec_of(format, options)
+        .encode(shape, rows, record, &tail,
+                scratch + round_up(seal_floats(shape.dim) * static_cast<int64_t>(sizeof(float)),
+                                   Buffer::kAlignment));
+  }
+  std::memcpy(block + offsets.tail, &tail, sizeof tail);
 }
 
 }  // namespace butter

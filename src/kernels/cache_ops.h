@@ -43,11 +43,23 @@ extern const RowConverter kScalarConverter;
 void write_kv_row(const AttendSequence& sequence, int64_t row, const float* key, const float* value,
                   const RowConverter& converter, NonFinite& non_finite);
 
-// Bytes of scratch that seal_head needs.
-int64_t seal_scratch_bytes(const KvLayerShape& shape, DType raw);
+// Whose codecs seal.
+struct SealOptions {
+  bool reference = false;
+  Isa isa = Isa::kPortable;
+};
 
-// Encodes one head of a page that the step fills. Rows of positions 0..3 count as zero: they are pinned.
-void seal_head(const AttendSequence& sequence, int64_t page, int head, bool reference_codec, Isa isa,
+// Bytes of scratch that the functions below need, aligned to 64.
+int64_t seal_scratch_bytes(const KvLayerShape& shape);
+
+// Whether the step fills page 0 of a sequence whose keys are centred: then make_head_centre() goes before the
+// first seal_head(), for every head.
+bool makes_centre(const AttendSequence& sequence);
+void make_head_centre(const AttendSequence& sequence, int head, const SealOptions& options,
+                      std::byte* scratch);
+
+// Encodes one head of a page that the step fills. Rows that are pinned count as zero.
+void seal_head(const AttendSequence& sequence, int64_t page, int head, const SealOptions& options,
                std::byte* scratch);
 
 }  // namespace butter

@@ -31,9 +31,11 @@ struct ClassPages {
   std::span<std::byte* const> raw;
   int64_t first_raw = 0;
   std::byte* pinned = nullptr;
+  std::byte* centre = nullptr;  // of positions 0..63: from the step that fills page 0 on
   const BlockLayout* sealed_layout = nullptr;
   const BlockLayout* raw_layout = nullptr;  // of the sequence's own raw blocks
   const BlockLayout* pinned_layout = nullptr;
+  const BlockLayout* centre_layout = nullptr;
   Window window;
 };
 
@@ -73,9 +75,9 @@ class PreparedProgram {
   virtual const float* hidden() const = 0;
 };
 
-// Called after each op of a step that is traced: rows [rows][width] of the slot that the op wrote.
-using TraceFn =
-    std::function<void(const OpLabel& label, const Slot& slot, const float* rows, int64_t row_count)>;
+// Called after each op of a step that is traced: rows [rows][width] of the slot that the op wrote. What it writes
+// there after an AttendOp is what the next op reads; after other ops it must not write.
+using TraceFn = std::function<void(const OpLabel& label, const Slot& slot, float* rows, int64_t row_count)>;
 
 struct DeviceInfo {
   std::string name;  // "cpu", "reference"

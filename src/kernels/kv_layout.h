@@ -4,7 +4,8 @@
 // in one block:
 //
 //   block  = [layer 0][layer 1]...          each a multiple of 64 bytes
-//   layer  = [head 0: K record, V record][head 1: K record, V record]...
+//   layer  = [head 0: K record, V record][head 1: K record, V record]... and, in schemes that seal, [a tail
+//            of 16 bytes a head]
 //   record = the 64 rows of one KV head and side, in the layout of its row format
 //   raw    = [64 rows][dim] of the raw type, natural order
 //
@@ -41,6 +42,35 @@ struct RowShape {
   DType raw = DType::kF16;  // type of raw rows: F16, BF16, or F32 on the reference device
   int layer = 0;            // the model's layer index (seeds)
   Side side = Side::kKey;
+  int bits = 16;  // of a code, and channels that share a scale: the format's own
+  int group = 0;
+};
+
+// What stands beside the records of one KV head of a sealed page.
+struct RecordTail {
+  int8_t exponent[2] = {};  // of the row scales of K and of V, in formats that have one
+  uint8_t zero[6] = {};
+  uint64_t centred = 0;  // rows whose key was coded without the centre, as bits
+};
+static_assert(sizeof(RecordTail) == 16);
+
+struct RowFormat;
+
+// The formats of a sequence's sealed rows and the type of its raw ones.
+struct KvScheme {
+  const RowFormat* key = nullptr;
+  const RowFormat* value = nullptr;
+  DType raw = DType::kF16;
+  bool plain = false;  // neither pinned rows nor a centre, for comparison
+
+  // Whether sealing changes anything: then a separate open block exists.
+  bool seals() const;
+  // Whether the first positions stay raw for the sequence's life.
+  bool pins() const { return seals() && !plain; }
+  // Whether keys are coded without their centre (centre.h).
+  bool centres() const;
+  const RowFormat& format(Side side) const { return side == Side::kKey ? *key : *value; }
+  bool operator==(const KvScheme&) const = default;
 };
 
 // The attention geometry of one layer that has a KV cache.
@@ -50,15 +80,19 @@ struct KvLayerShape {
   int key_dim = 0;
   int value_dim = 0;
   int window_class = 0;  // index into the model's list of distinct windows
+  int rope_table = -1;   // index into Program::rope_tables; none: keys are not rotated
 
+  // Of raw rows, and of rows in the scheme's format.
   RowShape row_shape(Side side, DType raw) const {
     return {side == Side::kKey ? key_dim : value_dim, raw, layer, side};
   }
+  RowShape row_shape(Side side, const KvScheme& scheme) const;
 };
 
 struct RecordOffsets {
   int64_t key = 0;
   int64_t value = 0;
+  int64_t tail = 0;  // a RecordTail, in sealed blocks of schemes that seal
 };
 
 // Records of one layer, as offsets from the block's base.
@@ -73,19 +107,6 @@ struct BlockLayout {
   std::vector<LayerLayout> layers;  // in the order of the class's layers
   int64_t bytes = 0;                // of all layers
   int64_t side_by_side = 1;         // blocks of a slab that are laid out together
-};
-
-struct RowFormat;
-
-// The formats of a sequence's sealed rows and the type of its raw ones.
-struct KvScheme {
-  const RowFormat* key = nullptr;
-  const RowFormat* value = nullptr;
-  DType raw = DType::kF16;
-
-  // Whether sealing changes anything: then pinned rows and a separate open block exist.
-  bool seals() const;
-  bool operator==(const KvScheme&) const = default;
 };
 
 // Layout of a sealed block (`rows` = 64, the scheme's formats).

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "kernels/centre.h"
 #include "kernels/kv_layout.h"
 #include "kernels/row_format.h"
 #include "kernels/window.h"
@@ -75,8 +76,12 @@ struct KvView {
   int64_t first_raw = 0;
   int64_t end_raw = 0;
 
-  // Raw rows of positions 0..3; null in schemes that do not seal, and before position 0 was written.
+  // Raw rows of positions 0..3; null in schemes that do not pin, and before position 0 was written.
   RawPage pinned;
+
+  // What sealed keys were coded without; none in schemes that do not centre, and before position 63 was
+  // written.
+  CentreView centre;
 
   // The block of a sealed page; null where it went back to the pool.
   const std::byte* sealed_page(int64_t page) const {

@@ -36,11 +36,19 @@ struct Record {
   // the end.
   const std::byte* ahead = nullptr;
   int64_t ahead_bytes = 0;
+  const RecordTail* tail = nullptr;  // of the head, for sealed records
 };
 
+// Scratch that encode() may use.
+constexpr int64_t encode_scratch_bytes(int dim) {
+  return (int64_t{64} << 10) + int64_t{8} * kPageRows * dim;
+}
+
 struct RowCodec {
-  // Encodes the 64 raw rows of a page, [64][dim] of shape.raw, into record.
-  void (*encode)(const RowShape& shape, const std::byte* raw_rows, std::byte* record);
+  // Encodes the 64 rows of a page, [64][dim], finite, into record, and what belongs to its side of the tail.
+  // `scratch`: encode_scratch_bytes(dim), aligned to 64.
+  void (*encode)(const RowShape& shape, const float* rows, std::byte* record, RecordTail* tail,
+                 std::byte* scratch);
   // Rows [record.rows][dim] in the model's basis: the meaning of the record.
   void (*decode)(const RowShape& shape, const Record& record, float* rows);
 
@@ -63,6 +71,11 @@ struct RowCodec {
   void (*turn)(const RowShape& shape, int64_t count, float* rows);
   // Rows [record.rows][dim] of the record in the format's basis.
   void (*expand)(const RowShape& shape, const Record& record, float* rows);
+
+  // The device's order of a record's bytes to that of the exchange form (docs/kv-cache-internals.md), and
+  // back. Null where they are the same.
+  void (*export_record)(const RowShape& shape, const std::byte* record, std::byte* exchange) = nullptr;
+  void (*import_record)(const RowShape& shape, const std::byte* exchange, std::byte* record) = nullptr;
 };
 
 // Scratch is planned before any scheme is known, so a codec's prepared queries have a common limit.
@@ -74,6 +87,9 @@ struct RowFormat {
   const char* name;  // as a scheme string writes it
   // False: a sealed record is the raw rows themselves, and sealing a page costs nothing.
   bool seals;
+  bool lossy;
+  int bits;  // of a code, and channels that share a scale, for the format's RowShapes
+  int group;
   // Bytes of a record: 64 rows of one KV head and side.
   int64_t (*record_bytes)(const RowShape& shape);
   // Widths that the format can take; a model with another one is refused at load.

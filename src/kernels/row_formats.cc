@@ -24,8 +24,8 @@ std::vector<const RowFormat*>& formats() {
 }  // namespace
 
 const RowFormat& raw_format() {
-  static const RowFormat format = {"raw",         false, raw_record_bytes, any_dim, &reference::raw_codec(),
-                                   cpu::raw_codec};
+  static const RowFormat format = {
+      "raw", false, false, 16, 0, raw_record_bytes, any_dim, &reference::raw_codec(), cpu::raw_codec};
   return format;
 }
 

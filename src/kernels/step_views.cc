@@ -28,6 +28,9 @@ StepViews::StepViews(const Program& program, const StepLimits& limits)
     places_.push_back({shape.window_class, program.index_in_class(static_cast<int>(i)),
                        raw_layout({shape}, limits.raw, kPageRows).layers[0]});
   }
+  for (const RopeTable& rope : program.rope_tables)
+    rotary_.emplace_back(rope, limits.seals ? pages_for(limits.max_positions) : 0);
+  rotary_.emplace_back();
   // One page more for every further sequence: each may start and end inside a page.
   raw_pages_per_layer_ = static_cast<size_t>(touched_pages(limits.rows) + 2 * limits.sequences);
   views_.resize(program.kv_layers.size() * static_cast<size_t>(limits.sequences));
@@ -103,6 +106,12 @@ void StepViews::set(const StepInputs& inputs, std::byte* scratch) {
         } else {
           *raw++ = {scratch + scratch_page_bytes_ * scratch_used++, &place.scratch};
         }
+      }
+      view.centre = {};
+      if (pages.centre != nullptr) {
+        const int table = view.shape.rope_table;
+        view.centre = {pages.centre, &pages.centre_layout->layers[index],
+                       table < 0 ? &rotary_.back() : &rotary_[static_cast<size_t>(table)]};
       }
       view.pinned = {};
       if (pages.pinned != nullptr) view.pinned = {pages.pinned, &pages.pinned_layout->layers[index]};

@@ -40,6 +40,7 @@ class StepViews {
   const Program& program_;
   StepLimits limits_;
   std::vector<LayerPlace> places_;
+  std::vector<RotaryTable> rotary_;  // one for each rope table, and one without pairs at the end
   int64_t scratch_page_bytes_ = 0;
   size_t raw_pages_per_layer_ = 0;
   std::vector<AttendSequence> views_;

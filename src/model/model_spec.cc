@@ -24,7 +24,7 @@ std::vector<KvLayerShape> kv_layers(const ModelSpec& spec) {
     if (attention == nullptr) continue;
     const auto window_class = std::find(classes.begin(), classes.end(), attention->window) - classes.begin();
     layers.push_back({static_cast<int>(i), attention->kv_heads, attention->head_dim, attention->head_dim,
-                      static_cast<int>(window_class)});
+                      static_cast<int>(window_class), attention->rope_table.value_or(-1)});
   }
   return layers;
 }

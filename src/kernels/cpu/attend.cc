@@ -36,6 +36,10 @@ DecodeScratch lay_out_decode(const AttendLimits& limits, int64_t round_parts, Ca
   scratch.prepared_raw = carver.take<std::byte>(limits.kv_heads * scratch.prepared_stride);
   scratch.sealed_row = carver.take<int64_t>(limits.kv_heads);
   scratch.raw_row = carver.take<int64_t>(limits.kv_heads);
+  scratch.centre_stride = centre_query_floats(limits.key_dim);
+  scratch.centre = carver.take<float>(limits.q_heads * scratch.centre_stride);
+  scratch.centre_rows = carver.take<const float*>(limits.key_dim / 8 + 1);
+  scratch.page_turn = carver.take<float>(limits.key_dim);
   scratch.scores = carver.take<float>(int64_t{group} * kPageRows);
   scratch.merged = carver.take<float>(part_floats(group, limits.value_dim));
   return scratch;
@@ -48,6 +52,7 @@ PrefillScratch lay_out_prefill(const AttendLimits& limits, Carver& carver) {
   PrefillScratch scratch;
   scratch.queries = carver.take<float>(rows * limits.key_dim);
   scratch.page = carver.take<float>(int64_t{kPageRows} * std::max(limits.key_dim, limits.value_dim));
+  scratch.centre = carver.take<float>(int64_t{kPageRows} * limits.key_dim);
   scratch.packed_queries = carver.take<std::byte>(rows * key_floats * 4);
   scratch.packed_keys = carver.take<std::byte>(kPageRows * key_floats * 4);
   scratch.packed_values = carver.take<std::byte>(kPageRows * value_floats * 4);

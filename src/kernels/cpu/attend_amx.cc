@@ -216,8 +216,13 @@ void attend_page(const PrefillBlock& block, int first, int end) {
 }
 
 template <int parts>
-constexpr AttendKernels kTileKernels = {
-    soften, kBlock, pack_queries<parts>, pack_keys<parts>, pack_values<parts>, attend_page<parts>};
+constexpr AttendKernels kTileKernels = {soften,
+                                        add_centre,
+                                        kBlock,
+                                        pack_queries<parts>,
+                                        pack_keys<parts>,
+                                        pack_values<parts>,
+                                        attend_page<parts>};
 
 }  // namespace
 

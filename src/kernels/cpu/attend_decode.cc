@@ -44,7 +44,7 @@ void merge(const SoftmaxState& to, const SoftmaxState& from, int heads) {
 // Rows of a sealed page that a query at p sees in the record itself: pinned rows stand elsewhere.
 uint64_t visible_in_record(const KvView& view, int64_t p, int64_t page) {
   const uint64_t visible = visible_rows(view.window, p, page);
-  return page == 0 && view.scheme.seals() ? visible & ~kPinnedBits : visible;
+  return page == 0 && view.scheme.pins() ? visible & ~kPinnedBits : visible;
 }
 
 // --- planning: the same integers on every worker -------------------------------------------------
@@ -174,8 +174,8 @@ class RecordWalk {
     return block + (value_ ? offsets.value : offsets.key);
   }
   // The record at `offset` of a block, with the record that this walk has come to as the one ahead; moves on.
-  Record take(const std::byte* block, int64_t offset) {
-    const Record record{block == nullptr ? nullptr : block + offset, kPageRows, data(), bytes()};
+  Record take(const std::byte* block, int64_t offset, const RecordTail* tail) {
+    const Record record{block == nullptr ? nullptr : block + offset, kPageRows, data(), bytes(), tail};
     advance();
     return record;
   }
@@ -199,8 +199,8 @@ class RecordWalk {
       if (unit.raw || heads_.begin >= heads_.end) continue;
       const KvView& view = unit.sequence->view;
       pages_ = VisiblePages(view.window, unit.position());
-      bytes_[0] = view.scheme.key->record_bytes(view.shape.row_shape(Side::kKey, view.scheme.raw));
-      bytes_[1] = view.scheme.value->record_bytes(view.shape.row_shape(Side::kValue, view.scheme.raw));
+      bytes_[0] = view.scheme.key->record_bytes(view.shape.row_shape(Side::kKey, view.scheme));
+      bytes_[1] = view.scheme.value->record_bytes(view.shape.row_shape(Side::kValue, view.scheme));
       head_ = heads_.begin;
       ordinal_ = unit.first;
       return;
@@ -253,7 +253,9 @@ class DecodeWorker {
   void attend_raw(const Unit& unit, HeadSpan heads);
   void attend_rows(const KvView& view, const RowCodec& key_codec, const RowCodec& value_codec,
                    const std::byte* query, const Record& key, const Record& value, uint64_t visible,
-                   const SoftmaxState& state);
+                   const SoftmaxState& state, const CentreScores* centre = nullptr);
+  void prepare_centres(const Unit& unit, int head);
+  CentreScores centre_of(const KvView& view, int64_t page, int head, uint64_t centred);
   void write_out(const RowPlan& plan, int head, const SoftmaxState& state);
 
   const AttendBatch& batch_;
@@ -278,18 +280,48 @@ const std::byte* DecodeWorker::prepared(const Unit& unit, int head, const RowCod
   const float* queries = batch_.queries + (row * batch_.q_heads + int64_t{head} * group_) * shape_.key_dim;
   const float scale = batch_.scale * kLog2E;
   for (int64_t i = 0; i < int64_t{group_} * shape_.key_dim; ++i) decode_.queries[i] = scale * queries[i];
-  const RowShape shape = shape_.row_shape(Side::kKey, unit.sequence->view.scheme.raw);
+  const RowShape shape = shape_.row_shape(Side::kKey, unit.sequence->view.scheme);
   BUTTER_CHECK(codec.prepared_bytes(shape, group_) <= decode_.prepared_stride);
   codec.prepare(shape, decode_.queries, group_, place);
+  if (area == decode_.prepared_sealed && unit.sequence->view.centre) prepare_centres(unit, head);
   return place;
+}
+
+// From decode_.queries, which hold the head's scaled queries.
+void DecodeWorker::prepare_centres(const Unit& unit, int head) {
+  const CentreView& centre = unit.sequence->view.centre;
+  for (int h = 0; h < group_; ++h) {
+    prepare_centre(centre.head(head), shape_.key_dim, *centre.rotary,
+                   decode_.queries + int64_t{h} * shape_.key_dim,
+                   decode_.centre + (int64_t{head} * group_ + h) * decode_.centre_stride);
+  }
+}
+
+CentreScores DecodeWorker::centre_of(const KvView& view, int64_t page, int head, uint64_t centred) {
+  const RotaryTable& rotary = *view.centre.rotary;
+  const PairRotation turn = rotary.page(page, decode_.page_turn);
+  const uint16_t* pairs = exact_pairs_of(view.centre.head(head), shape_.key_dim);
+  const int exact = exact_pairs(rotary);
+  for (int e = 0; e < exact; ++e) decode_.centre_rows[e] = rotary.rows(pairs[e]).cos;
+  return {group_,
+          rotary.pairs(),
+          exact,
+          decode_.centre + int64_t{head} * group_ * decode_.centre_stride,
+          decode_.centre_stride,
+          turn.cos,
+          turn.sin,
+          decode_.centre_rows,
+          pairs,
+          centred};
 }
 
 void DecodeWorker::attend_rows(const KvView& view, const RowCodec& key_codec, const RowCodec& value_codec,
                                const std::byte* query, const Record& key, const Record& value,
-                               uint64_t visible, const SoftmaxState& state) {
-  key_codec.score(shape_.row_shape(Side::kKey, view.scheme.raw), query, group_, key, decode_.scores);
+                               uint64_t visible, const SoftmaxState& state, const CentreScores* centre) {
+  key_codec.score(shape_.row_shape(Side::kKey, view.scheme), query, group_, key, decode_.scores);
+  if (centre != nullptr) kernels_.add_centre(*centre, decode_.scores);
   kernels_.soften(decode_.scores, group_, visible, shape_.value_dim, state);
-  value_codec.accumulate(shape_.row_shape(Side::kValue, view.scheme.raw), decode_.scores, group_, value,
+  value_codec.accumulate(shape_.row_shape(Side::kValue, view.scheme), decode_.scores, group_, value,
                          state.acc);
 }
 
@@ -305,10 +337,19 @@ void DecodeWorker::attend_sealed(const Unit& unit, HeadSpan heads, RecordWalk& a
     for (int head = heads.begin; head < heads.end; ++head) {
       const std::byte* query = prepared(unit, head, key_codec, decode_.prepared_sealed, decode_.sealed_row);
       const RecordOffsets& offsets = view.sealed_layout->heads[static_cast<size_t>(head)];
-      const Record key = ahead.take(block, offsets.key);
-      const Record value = ahead.take(block, offsets.value);
+      const auto* tail = block != nullptr && view.scheme.seals()
+                             ? reinterpret_cast<const RecordTail*>(block + offsets.tail)
+                             : nullptr;
+      const Record key = ahead.take(block, offsets.key, tail);
+      const Record value = ahead.take(block, offsets.value, tail);
       if (visible == 0) continue;
-      attend_rows(view, key_codec, value_codec, query, key, value, visible, part(unit.part, head));
+      const SoftmaxState state = part(unit.part, head);
+      if (view.centre && tail->centred != 0) {
+        const CentreScores centre = centre_of(view, page, head, tail->centred);
+        attend_rows(view, key_codec, value_codec, query, key, value, visible, state, &centre);
+      } else {
+        attend_rows(view, key_codec, value_codec, query, key, value, visible, state);
+      }
     }
   }
 }
@@ -316,7 +357,7 @@ void DecodeWorker::attend_sealed(const Unit& unit, HeadSpan heads, RecordWalk& a
 void DecodeWorker::attend_raw(const Unit& unit, HeadSpan heads) {
   const KvView& view = unit.sequence->view;
   const int64_t p = unit.position(), own = page_of(p);
-  const uint64_t pinned = own > 0 && view.scheme.seals() ? visible_rows(view.window, p, 0) & kPinnedBits : 0;
+  const uint64_t pinned = own > 0 && view.scheme.pins() ? visible_rows(view.window, p, 0) & kPinnedBits : 0;
   const RawPage& page = view.raw_page(own);
   const int rows = static_cast<int>(p % kPageRows) + 1;
   for (int head = heads.begin; head < heads.end; ++head) {
@@ -369,7 +410,7 @@ void DecodeWorker::merge_rows(const RoundPlanner& round) {
     clear(merged, group_);
     const int64_t raw_part = plan.first_part + plan.parts - 1;
     for (int64_t index = plan.first_part; index < raw_part; ++index) merge(merged, part(index, head), group_);
-    scheme.value->cpu(isa_)->finish(shape_.row_shape(Side::kValue, scheme.raw), group_, merged.acc);
+    scheme.value->cpu(isa_)->finish(shape_.row_shape(Side::kValue, scheme), group_, merged.acc);
     merge(merged, part(raw_part, head), group_);
     write_out(plan, head, merged);
   }

@@ -68,6 +68,52 @@ void soften(float* scores, int heads, uint64_t visible, int dim, const SoftmaxSt
   }
 }
 
+// One head's scores of kVectors vectors of rows go up by `constant` and its exact pairs' part.
+inline void add_centre_head(const CentreScores& centre, const float* query, float* scores) {
+  constexpr int kMaxExact = 256;
+  const float* p = query;
+  const float* q = query + centre.pairs;
+  const float* rest = q + centre.pairs;
+  const float* exact_p = rest + 1;
+  const float* exact_q = exact_p + centre.exact;
+  Vec::F sums = Vec::zero();
+  int j = 0;
+  for (; j + Vec::kLanes <= centre.pairs; j += Vec::kLanes) {
+    sums = Vec::fma(Vec::load(centre.page_cos + j), Vec::load(p + j), sums);
+    sums = Vec::fma(Vec::load(centre.page_sin + j), Vec::load(q + j), sums);
+  }
+  float constant = *rest + Vec::sum(sums);
+  for (; j < centre.pairs; ++j) constant += centre.page_cos[j] * p[j] + centre.page_sin[j] * q[j];
+  float along[kMaxExact], across[kMaxExact];
+  for (int e = 0; e < centre.exact; ++e) {
+    const float cos = centre.page_cos[centre.exact_pairs[e]], sin = centre.page_sin[centre.exact_pairs[e]];
+    along[e] = cos * exact_p[e] + sin * exact_q[e];
+    across[e] = cos * exact_q[e] - sin * exact_p[e];
+  }
+  constexpr int kVectors = 64 / Vec::kLanes > 8 ? 8 : 64 / Vec::kLanes;
+  for (int row = 0; row < kPageRows; row += kVectors * Vec::kLanes) {
+    Vec::F terms[kVectors];
+    for (Vec::F& term : terms) term = Vec::set(constant);
+    for (int e = 0; e < centre.exact; ++e) {
+      const float* cos = centre.rows[e] + row;
+      const Vec::F a = Vec::set(along[e]), b = Vec::set(across[e]);
+      for (int v = 0; v < kVectors; ++v) {
+        terms[v] = Vec::fma(a, Vec::load(cos + v * Vec::kLanes), terms[v]);
+        terms[v] = Vec::fma(b, Vec::load(cos + kPageRows + v * Vec::kLanes), terms[v]);
+      }
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      float* at = scores + row + v * Vec::kLanes;
+      Vec::store(at, Vec::add_where(centre.centred >> (row + v * Vec::kLanes), Vec::load(at), terms[v]));
+    }
+  }
+}
+
+void add_centre(const CentreScores& centre, float* scores) {
+  for (int h = 0; h < centre.heads; ++h)
+    add_centre_head(centre, centre.queries + h * centre.stride, scores + h * kPageRows);
+}
+
 // [count][stride], stride a whole number of 16 values, padded with zeros.
 void pack_padded(const float* rows, int count, int dim, std::byte* packed) {
   float* out = reinterpret_cast<float*>(packed);
@@ -156,8 +202,9 @@ void attend_page_float(const PrefillBlock& block, int first, int end) {
   }
 }
 
-constexpr AttendKernels kFloatKernels = {soften,          Vec::kTileRows,    pack_queries_float,
-                                         pack_keys_float, pack_values_float, attend_page_float};
+constexpr AttendKernels kFloatKernels = {
+    soften,          add_centre,        Vec::kTileRows,   pack_queries_float,
+    pack_keys_float, pack_values_float, attend_page_float};
 
 }  // namespace
 }  // namespace butter::cpu

@@ -40,10 +40,26 @@ struct PrefillBlock {
 constexpr int kMaxTileRows = 32;
 constexpr int64_t kPrefillScratchBytes = int64_t{kMaxTileRows} * kPageRows * 8;
 
+// The part of a page's scores that the keys' centre adds (kernels/centre.h has the formula and its terms).
+struct CentreScores {
+  int heads = 0;
+  int pairs = 0;
+  int exact = 0;                   // exact pairs
+  const float* queries = nullptr;  // [heads][stride], from prepare_centre()
+  int64_t stride = 0;
+  const float* page_cos = nullptr;  // [pairs] turn of the page
+  const float* page_sin = nullptr;
+  const float* const* rows = nullptr;     // [exact] cos[64], sin[64] of each exact pair
+  const uint16_t* exact_pairs = nullptr;  // [exact]
+  uint64_t centred = 0;                   // rows that were coded without it
+};
+
 struct AttendKernels {
   // One step of the softmax of `heads` queries over a page: scores [heads][64], base-2 logarithms, become
   // weights 2^(score − max), 0 where hidden; max, sum and acc [heads][stride] follow.
   void (*soften)(float* scores, int heads, uint64_t visible, int dim, const SoftmaxState& state);
+  // scores [heads][64] += q·c_t of the rows that have it.
+  void (*add_centre)(const CentreScores& centre, float* scores);
 
   // Rows that the kernels below take at a time.
   int tile_rows;

@@ -86,14 +86,20 @@ struct DecodeScratch {
   int64_t prepared_stride = 0;
   int64_t* sealed_row = nullptr;  // [kv_heads] row of the step that those belong to
   int64_t* raw_row = nullptr;
-  float* scores = nullptr;  // [group][64]
-  float* merged = nullptr;  // a partial state
+  // Queries' sides of the centre, of the same row as prepared_sealed: [kv_heads][group][centre_stride].
+  float* centre = nullptr;
+  int64_t centre_stride = 0;
+  const float** centre_rows = nullptr;  // [exact pairs] of the head at hand
+  float* page_turn = nullptr;           // [2 · pairs]
+  float* scores = nullptr;              // [group][64]
+  float* merged = nullptr;              // a partial state
 };
 
 // One worker's scratch for a block of prefill rows.
 struct PrefillScratch {
   float* queries = nullptr;  // [rows][key_dim]
   float* page = nullptr;     // [64][the larger dim]
+  float* centre = nullptr;   // [64][key_dim]
   std::byte* packed_queries = nullptr;
   std::byte* packed_keys = nullptr;
   std::byte* packed_values = nullptr;

@@ -48,7 +48,8 @@ class PrefillWorker {
   template <typename Visible>
   void attend_page(const Block& block, int64_t first, int64_t end, const RowCodec& key_codec,
                    const Record& key, const RowCodec& value_codec, const Record& value,
-                   const Visible& visible);
+                   const Visible& visible, int64_t centred_page = -1);
+  void add_centre(const Block& block, int64_t page, uint64_t centred);
   void unpack(const RowCodec& codec, const RowShape& shape, const Record& record, uint64_t live);
 
   int rows_of(const Block& block) const { return static_cast<int>(block.end - block.begin) * group_; }
@@ -56,7 +57,7 @@ class PrefillWorker {
     return static_cast<int>(position - block.begin) * group_;
   }
   RowShape row_shape(const Block& block, Side side) const {
-    return shape_.row_shape(side, block.sequence->view.scheme.raw);
+    return shape_.row_shape(side, block.sequence->view.scheme);
   }
   int64_t stride() const { return round_up(shape_.value_dim, 16); }
 
@@ -99,10 +100,22 @@ void PrefillWorker::unpack(const RowCodec& codec, const RowShape& shape, const R
   }
 }
 
+// Gives the rows of scratch_.page what they were coded without, in the format's basis.
+void PrefillWorker::add_centre(const Block& block, int64_t page, uint64_t centred) {
+  const KvView& view = block.sequence->view;
+  const int dim = shape_.key_dim;
+  centre_rows(view.centre.head(block.head), dim, *view.centre.rotary, page, scratch_.centre);
+  view.scheme.key->cpu(isa_)->turn(row_shape(block, Side::kKey), kPageRows, scratch_.centre);
+  for (; centred != 0; centred &= centred - 1) {
+    const int64_t at = __builtin_ctzll(centred) * int64_t{dim};
+    for (int64_t i = at; i < at + dim; ++i) scratch_.page[i] += scratch_.centre[i];
+  }
+}
+
 template <typename Visible>
 void PrefillWorker::attend_page(const Block& block, int64_t first, int64_t end, const RowCodec& key_codec,
                                 const Record& key, const RowCodec& value_codec, const Record& value,
-                                const Visible& visible) {
+                                const Visible& visible, int64_t centred_page) {
   uint64_t live = 0;
   for (int64_t p = first; p < end; ++p) {
     const uint64_t bits = visible(p);
@@ -112,6 +125,7 @@ void PrefillWorker::attend_page(const Block& block, int64_t first, int64_t end, 
   const int first_row = row_of(block, first), end_row = row_of(block, end);
   if (live != 0) {
     unpack(key_codec, row_shape(block, Side::kKey), key, live);
+    if (centred_page >= 0) add_centre(block, centred_page, key.tail->centred & live);
     kernels_.pack_keys(scratch_.page, shape_.key_dim, scratch_.packed_keys);
     unpack(value_codec, row_shape(block, Side::kValue), value, live);
     kernels_.pack_values(scratch_.page, shape_.value_dim, scratch_.packed_values);
@@ -130,7 +144,7 @@ void PrefillWorker::attend_sealed(const Block& block) {
   const RowCodec& key_codec = *view.scheme.key->cpu(isa_);
   const RowCodec& value_codec = *view.scheme.value->cpu(isa_);
   const RecordOffsets& offsets = view.sealed_layout->heads[static_cast<size_t>(block.head)];
-  const bool pinned = view.scheme.seals();
+  const bool pinned = view.scheme.pins();
   // The first position sees furthest back, the last furthest forward.
   VisiblePages pages(view.window, block.begin);
   pages.own = page_of(block.end - 1);
@@ -143,15 +157,17 @@ void PrefillWorker::attend_sealed(const Block& block) {
     };
     const std::byte* base = view.sealed_page(page);
     if (base == nullptr) continue;  // seen by none of the rows
-    attend_page(block, first, block.end, key_codec, {base + offsets.key}, value_codec, {base + offsets.value},
-                visible);
+    Record key{base + offsets.key}, value{base + offsets.value};
+    if (view.scheme.seals()) key.tail = value.tail = reinterpret_cast<const RecordTail*>(base + offsets.tail);
+    const bool centred = view.centre && key.tail->centred != 0;
+    attend_page(block, first, block.end, key_codec, key, value_codec, value, visible, centred ? page : -1);
   }
 }
 
 void PrefillWorker::attend_pinned(const Block& block) {
   const KvView& view = block.sequence->view;
   const int64_t first = std::max<int64_t>(block.begin, kPageRows);
-  if (!view.scheme.seals() || first >= block.end) return;
+  if (!view.scheme.pins() || first >= block.end) return;
   attend_page(block, first, block.end, raw_, {view.pinned.key(block.head), kPinnedRows}, raw_,
               {view.pinned.value(block.head), kPinnedRows},
               [&](int64_t p) { return visible_rows(view.window, p, 0) & kPinnedBits; });

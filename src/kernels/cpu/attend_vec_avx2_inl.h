@@ -43,6 +43,12 @@ struct Vec {
     return static_cast<uint64_t>(_mm256_movemask_ps(_mm256_cmp_ps(x, zero(), _CMP_NEQ_UQ)));
   }
 
+  // a + b in the lanes of the low bits, a in the others.
+  static F add_where(uint64_t bits, F a, F b) {
+    const __m256i lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits & 255)), lanes);
+    return _mm256_add_ps(a, _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lanes)), b));
+  }
   static F load_f16(const std::byte* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }

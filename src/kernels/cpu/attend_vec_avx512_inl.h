@@ -32,6 +32,10 @@ struct Vec {
   // Lanes that are not 0, as bits.
   static uint64_t nonzero(F x) { return _mm512_cmp_ps_mask(x, zero(), _CMP_NEQ_UQ); }
 
+  // a + b in the lanes of the low bits, a in the others.
+  static F add_where(uint64_t bits, F a, F b) {
+    return _mm512_mask_add_ps(a, static_cast<__mmask16>(bits), a, b);
+  }
   static F load_f16(const std::byte* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }

@@ -44,6 +44,13 @@ struct Vec {
     return (lanes[0] | lanes[1]) | (lanes[2] | lanes[3]);
   }
 
+  // a + b in the lanes of the low bits, a in the others.
+  static F add_where(uint64_t bits, F a, F b) {
+    const U lanes{1, 2, 4, 8};
+    const auto low = static_cast<uint32_t>(bits & 15);
+    const U set = U{low, low, low, low} & lanes;
+    return select(set == lanes, a + b, a);
+  }
   // The bits of a half, moved into a float's place, are its value over 2^112 (subnormals too). Infinities do
   // not occur in rows: they are refused when written.
   static F load_f16(const std::byte* from) {

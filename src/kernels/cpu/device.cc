@@ -260,7 +260,7 @@ class CpuDevice final : public Device {
     plan_linear(std::max(limits.rows, limits.logit_rows), sizes);
     sizes.kv = StepViews::scratch_bytes(program, limits);
     for (const KvLayerShape& shape : program.kv_layers) {
-      sizes.seal = std::max(sizes.seal, seal_scratch_bytes(shape, limits.raw));
+      sizes.seal = std::max(sizes.seal, seal_scratch_bytes(shape));
     }
     for (const Op& op : program.ops) {
       const auto* attend = std::get_if<AttendOp>(&op);
@@ -467,6 +467,16 @@ class CpuDevice final : public Device {
 
   void run_seal(const SealOp& op, const StepContext& step) {
     const AttendSequence* sequences = step.program.views.layer(op.kv_layer);
+    const SealOptions options{false, isa_};
+    bool centres = false;
+    for (int s = 0; s < step.program.views.sequences(); ++s) {
+      if (!makes_centre(sequences[s])) continue;
+      centres = true;
+      const IndexRange own = step.worker.slice(sequences[s].view.shape.kv_heads);
+      for (int64_t head = own.begin; head < own.end; ++head)
+        make_head_centre(sequences[s], static_cast<int>(head), options, step.scratch().seal);
+    }
+    if (centres) step.worker.barrier();  // every page is coded without it
     for (int s = 0; s < step.program.views.sequences(); ++s) {
       const AttendSequence& sequence = sequences[s];
       if (!sequence.view.scheme.seals()) continue;
@@ -474,7 +484,7 @@ class CpuDevice final : public Device {
       const int heads = sequence.view.shape.kv_heads;
       const IndexRange own = step.worker.slice((filled.end - filled.begin) * heads);
       for (int64_t item = own.begin; item < own.end; ++item) {
-        seal_head(sequence, filled.begin + item / heads, static_cast<int>(item % heads), false, isa_,
+        seal_head(sequence, filled.begin + item / heads, static_cast<int>(item % heads), options,
                   step.scratch().seal);
       }
     }

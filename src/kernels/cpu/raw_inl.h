@@ -12,6 +12,7 @@
 
 #include <cstring>
 
+#include "kernels/reference/formats.h"
 #include "kernels/row_format.h"
 
 namespace butter::cpu {
@@ -212,12 +213,6 @@ void expand_as(int64_t count, const std::byte* from, float* to) {
   std::memcpy(to + i, tail, static_cast<size_t>(count - i) * sizeof(float));
 }
 
-void raw_encode(const RowShape& shape, const std::byte* raw_rows, std::byte* record) {
-  const int value_bytes = shape.raw == DType::kF32 ? 4 : 2;
-  std::memcpy(record, raw_rows,
-              static_cast<size_t>(kPageRows) * static_cast<size_t>(shape.dim * value_bytes));
-}
-
 int64_t raw_prepared_bytes(const RowShape& shape, int heads) {
   return int64_t{heads} * shape.dim * static_cast<int64_t>(sizeof(float));
 }
@@ -252,7 +247,7 @@ void raw_expand(const RowShape& shape, const Record& record, float* rows) {
 void raw_finish(const RowShape&, int, float*) {}
 void raw_turn(const RowShape&, int64_t, float*) {}
 
-constexpr RowCodec kRawCodec = {raw_encode,     raw_expand, raw_prepared_bytes, raw_prepare, raw_score,
+constexpr RowCodec kRawCodec = {reference::encode_raw, raw_expand, raw_prepared_bytes, raw_prepare, raw_score,
                                 raw_accumulate, raw_finish, raw_turn,           raw_expand};
 
 }  // namespace

@@ -19,13 +19,14 @@ struct Segment {
   int64_t first = 0;     // position of its first row
   int rows = kPageRows;  // rows that it holds
   uint64_t visible = 0;  // of its rows
+  bool sealed = false;
 };
 
 // The segments that a query at p reads, in order of position (kv_view.h says which).
 std::vector<Segment> segments_of(const KvView& view, int64_t p) {
   std::vector<Segment> segments;
   const int64_t own = page_of(p);
-  const bool pinned = view.scheme.seals() && own > 0;
+  const bool pinned = view.scheme.pins() && own > 0;
   const uint64_t pinned_bits = (uint64_t{1} << kPinnedRows) - 1;
   for (int64_t page = 0; page <= own; ++page) {
     uint64_t visible = visible_rows(view.window, p, page);
@@ -43,9 +44,20 @@ std::vector<Segment> segments_of(const KvView& view, int64_t p) {
     if (page == 0 && pinned) visible &= ~pinned_bits;
     if (visible == 0) continue;
     segments.push_back({view.scheme.key->reference, view.scheme.value->reference, view.sealed_page(page),
-                        view.sealed_layout, first, kPageRows, visible});
+                        view.sealed_layout, first, kPageRows, visible, view.scheme.seals()});
   }
   return segments;
+}
+
+// Gives the keys of a page, [64][dim], what they were coded without.
+void add_centre(const KvView& view, int kv_head, int64_t page, const RecordTail& tail, float* keys) {
+  const int dim = view.shape.key_dim;
+  std::vector<float> centre(size_t{kPageRows} * static_cast<size_t>(dim));
+  centre_rows(view.centre.head(kv_head), dim, *view.centre.rotary, page, centre.data());
+  for (int64_t row = 0; row < kPageRows; ++row) {
+    if ((tail.centred >> row & 1) == 0) continue;
+    for (int64_t i = row * dim; i < (row + 1) * dim; ++i) keys[i] += centre[static_cast<size_t>(i)];
+  }
 }
 
 // The visible keys and values of one KV head, [keys][dim] each.
@@ -55,15 +67,22 @@ struct VisibleRows {
 };
 
 VisibleRows gather(const KvView& view, const std::vector<Segment>& segments, int kv_head, int64_t p) {
-  const RowShape key_shape = view.shape.row_shape(Side::kKey, view.scheme.raw);
-  const RowShape value_shape = view.shape.row_shape(Side::kValue, view.scheme.raw);
+  const RowShape key_shape = view.shape.row_shape(Side::kKey, view.scheme);
+  const RowShape value_shape = view.shape.row_shape(Side::kValue, view.scheme);
   std::vector<float> keys(size_t{kPageRows} * static_cast<size_t>(key_shape.dim));
   std::vector<float> values(size_t{kPageRows} * static_cast<size_t>(value_shape.dim));
   VisibleRows rows;
   for (const Segment& segment : segments) {
     const RecordOffsets& offsets = segment.layout->heads[static_cast<size_t>(kv_head)];
-    segment.key_codec->decode(key_shape, {segment.block + offsets.key, segment.rows}, keys.data());
-    segment.value_codec->decode(value_shape, {segment.block + offsets.value, segment.rows}, values.data());
+    Record key_record{segment.block + offsets.key, segment.rows},
+        value_record{segment.block + offsets.value, segment.rows};
+    if (segment.sealed) {
+      key_record.tail = value_record.tail = reinterpret_cast<const RecordTail*>(segment.block + offsets.tail);
+    }
+    segment.key_codec->decode(key_shape, key_record, keys.data());
+    segment.value_codec->decode(value_shape, value_record, values.data());
+    if (segment.sealed && view.centre)
+      add_centre(view, kv_head, page_of(segment.first), *key_record.tail, keys.data());
     for (int row = 0; row < segment.rows; ++row) {
       if ((segment.visible >> row & 1) == 0) continue;
       BUTTER_CHECK(view.window.sees(p, segment.first + row));

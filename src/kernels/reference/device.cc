@@ -139,7 +139,7 @@ class ReferenceDevice final : public Device {
     }
     sizes.kv_scratch_bytes = StepViews::scratch_bytes(program, limits);
     for (const KvLayerShape& shape : program.kv_layers) {
-      sizes.seal_bytes = std::max(sizes.seal_bytes, seal_scratch_bytes(shape, DType::kF32));
+      sizes.seal_bytes = std::max(sizes.seal_bytes, seal_scratch_bytes(shape));
     }
     return sizes;
   }
@@ -206,9 +206,12 @@ class ReferenceDevice final : public Device {
     for (int s = 0; s < step.views.sequences(); ++s) {
       if (!sequences[s].view.scheme.seals()) continue;
       const PageSpan filled = filled_pages(sequences[s]);
+      const SealOptions options{true, Isa::kPortable};
+      for (int head = 0; makes_centre(sequences[s]) && head < sequences[s].view.shape.kv_heads; ++head)
+        make_head_centre(sequences[s], head, options, step.seal_scratch);
       for (int64_t page = filled.begin; page < filled.end; ++page) {
         for (int head = 0; head < sequences[s].view.shape.kv_heads; ++head) {
-          seal_head(sequences[s], page, head, true, Isa::kPortable, step.seal_scratch);
+          seal_head(sequences[s], page, head, options, step.seal_scratch);
         }
       }
     }

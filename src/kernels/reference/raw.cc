@@ -19,8 +19,13 @@ float value_at(DType raw, const std::byte* rows, int64_t index) {
   return raw == DType::kF16 ? fp16_to_float(bits) : bf16_to_float(bits);
 }
 
-void encode(const RowShape& shape, const std::byte* raw_rows, std::byte* record) {
-  std::memcpy(record, raw_rows, static_cast<size_t>(raw_rows_bytes(shape, kPageRows)));
+void put_value(DType raw, float value, std::byte* rows, int64_t index) {
+  if (raw == DType::kF32) {
+    std::memcpy(rows + 4 * index, &value, sizeof value);
+    return;
+  }
+  const uint16_t bits = raw == DType::kF16 ? float_to_fp16(value) : float_to_bf16(value);
+  std::memcpy(rows + 2 * index, &bits, sizeof bits);
 }
 
 void decode(const RowShape& shape, const Record& record, float* rows) {
@@ -69,8 +74,12 @@ void turn(const RowShape&, int64_t, float*) {}
 
 }  // namespace
 
+void encode_raw(const RowShape& shape, const float* rows, std::byte* record, RecordTail*, std::byte*) {
+  for (int64_t i = 0; i < int64_t{kPageRows} * shape.dim; ++i) put_value(shape.raw, rows[i], record, i);
+}
+
 const RowCodec& raw_codec() {
-  static const RowCodec codec = {encode,     decode, prepared_bytes, prepare, score,
+  static const RowCodec codec = {encode_raw, decode, prepared_bytes, prepare, score,
                                  accumulate, finish, turn,           decode};
   return codec;
 }

@@ -1,0 +1,50 @@
+#include "kernels/rotary_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "kernels/program.h"
+
+namespace butter {
+
+RotaryTable::RotaryTable(const RopeTable& rope, int64_t pages)
+    : pairs_(static_cast<int>(rope.inv_freq.size())), inv_freq_(rope.inv_freq) {
+  const auto width = static_cast<size_t>(pairs_);
+  middle_.resize(2 * width);
+  turn((kPageRows - 1) / 2.0, middle_.data());
+  pages_.resize(2 * width * static_cast<size_t>(pages));
+  for (int64_t page = 0; page < pages; ++page)
+    turn(static_cast<double>(page * kPageRows), pages_.data() + page * 2 * pairs_);
+  rows_.resize(2 * width * kPageRows);
+  std::vector<float> angles(2 * width);
+  for (int row = 0; row < kPageRows; ++row) {
+    turn(row, angles.data());
+    for (size_t pair = 0; pair < width; ++pair) {
+      rows_[pair * 2 * kPageRows + static_cast<size_t>(row)] = angles[pair];
+      rows_[(pair * 2 + 1) * kPageRows + static_cast<size_t>(row)] = angles[width + pair];
+    }
+  }
+}
+
+void RotaryTable::turn(double positions, float* out) const {
+  for (int pair = 0; pair < pairs_; ++pair) {
+    const double angle = std::fmod(positions * inv_freq_[static_cast<size_t>(pair)], 2 * std::numbers::pi);
+    out[pair] = static_cast<float>(std::cos(angle));
+    out[pairs_ + pair] = static_cast<float>(std::sin(angle));
+  }
+}
+
+PairRotation RotaryTable::page(int64_t page, float* scratch) const {
+  const int64_t at = page * 2 * pairs_;
+  if (at < static_cast<int64_t>(pages_.size())) return {pages_.data() + at, pages_.data() + at + pairs_};
+  turn(static_cast<double>(page * kPageRows), scratch);
+  return {scratch, scratch + pairs_};
+}
+
+double RotaryTable::spread(int pair) const {
+  const double turned = kPageRows * inv_freq_[static_cast<size_t>(pair)];
+  return std::min(1.0, turned * turned / 12);
+}
+
+}  // namespace butter
