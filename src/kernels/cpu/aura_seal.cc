@@ -1,0 +1,213 @@
+#include "kernels/cpu/aura_seal.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "core/check.h"
+#include "kernels/cpu/aura_seal_kernels.h"
+#include "kernels/cpu/rotate.h"
+#include "kernels/scale_byte.h"
+
+namespace butter::cpu {
+namespace {
+
+// Larger values are clamped, and the rows of tiny ones multiplied, so that squares of norms are normal
+// float32 numbers.
+constexpr float kLargestValue = 0x1p56f;
+constexpr float kSmallestSquare = 0x1p-90f, kLargestSquare = 0x1p125f;
+constexpr float kMagnify = 0x1p100f;
+
+const SealKernel& seal_kernel([[maybe_unused]] Isa isa, [[maybe_unused]] const RowShape& shape) {
+#if defined(__x86_64__)
+  const bool whole_bytes = shape.bits * shape.dim % 8 == 0;
+  if (isa >= Isa::kAvx512 && whole_bytes) return kSealAvx512;
+  if (isa >= Isa::kAvx2) return kSealAvx2;
+#endif
+  return kSealPortable;
+}
+
+// --- costs
+
+// costs [64] of one cell in the order [h][q], less the smallest.
+std::array<float, kTrellisStates> cell_costs(const SealMetric& metric, int bits, int cell) {
+  const TrellisTable& table = trellis_table(bits);
+  const int shared = kTrellisStates >> bits;
+  const float centre = (static_cast<float>(cell) + 0.5f) * 2 / static_cast<float>(metric.cells) - 1;
+  std::array<float, kTrellisStates> costs{};
+  for (int window = 0; window < kTrellisStates; ++window) {
+    const float error =
+        centre * metric.range - static_cast<float>(table.levels[static_cast<size_t>(window)]) * table.step;
+    const int h = window & ((1 << bits) - 1), q = window >> bits;
+    costs[static_cast<size_t>(h * shared + q)] = error * error * metric.scale;
+  }
+  const float smallest = *std::min_element(costs.begin(), costs.end());
+  for (float& cost : costs) {
+    cost -= smallest;
+    if (cost > metric.knee) cost = metric.knee + (cost - metric.knee) / 8;
+  }
+  return costs;
+}
+
+struct NarrowCosts {
+  explicit NarrowCosts(const SealKernel& kernel, int bits) {
+    const SealMetric& metric = kernel.metric[bits - 2];
+    for (int cell = 0; cell < metric.cells; ++cell) {
+      const auto costs = cell_costs(metric, bits, cell);
+      for (size_t i = 0; i < costs.size(); ++i)
+        values[static_cast<size_t>(cell)][i] = static_cast<uint8_t>(std::min(255.0f, costs[i] + 0.5f));
+    }
+  }
+  alignas(64) std::array<std::array<uint8_t, kTrellisStates>, kMaxSealCells> values{};
+};
+
+struct WideCosts {
+  explicit WideCosts(const SealKernel& kernel, int bits) {
+    const SealMetric& metric = kernel.metric[bits - 2];
+    // After `normalise` values no cost may have left int16 (see aura_seal_inl.h).
+    const float limit = static_cast<float>(16000 >> bits) / static_cast<float>(metric.normalise + 2);
+    for (int cell = 0; cell < metric.cells; ++cell) {
+      const auto costs = cell_costs(metric, bits, cell);
+      for (int i = 0; i < kTrellisStates; ++i) {
+        const int cost = static_cast<int>(std::min(limit, costs[static_cast<size_t>(i)] + 0.5f));
+        const int h = i / (kTrellisStates >> bits);
+        values[static_cast<size_t>(cell)][static_cast<size_t>(i)] = static_cast<int16_t>((cost << bits) + h);
+      }
+    }
+  }
+  alignas(64) std::array<std::array<int16_t, kTrellisStates>, kMaxSealCells> values{};
+};
+
+template <typename Costs, const SealKernel* kKernel, int kBits>
+const void* costs_of() {
+  static const Costs costs(*kKernel, kBits);
+  return costs.values.data();
+}
+
+template <typename Costs, const SealKernel* kKernel>
+const void* costs_of(int bits) {
+  if (bits == 2) return costs_of<Costs, kKernel, 2>();
+  if (bits == 3) return costs_of<Costs, kKernel, 3>();
+  return costs_of<Costs, kKernel, 4>();
+}
+
+const void* costs_of(const SealKernel& kernel, int bits) {
+#if defined(__x86_64__)
+  if (&kernel == &kSealAvx512) return costs_of<NarrowCosts, &kSealAvx512>(bits);
+  if (&kernel == &kSealAvx2) return costs_of<WideCosts, &kSealAvx2>(bits);
+#endif
+  return costs_of<WideCosts, &kSealPortable>(bits);
+}
+
+// --- a page
+
+// One row of a page on its way.
+struct Row {
+  float square = 0;     // |y|²
+  float magnified = 1;  // what the row was multiplied by
+};
+
+struct Workspace {
+  float* turned;    // [64][dim]
+  uint16_t* cells;  // [64][dim]
+  std::byte* kernel;
+};
+
+Workspace lay_out(int dim, std::byte* scratch) {
+  Workspace work;
+  work.turned = reinterpret_cast<float*>(scratch);
+  work.cells = reinterpret_cast<uint16_t*>(work.turned + kPageRows * dim);
+  work.kernel = scratch + (int64_t{6} * kPageRows * dim + 63) / 64 * 64;
+  return work;
+}
+
+// Turns a row again whose norm is out of range: clamped, or multiplied.
+Row turn_extreme_row(Isa isa, const RowShape& shape, const SealKernel& kernel, const float* row,
+                     float* turned) {
+  Row result;
+  float largest = 0;
+  for (int j = 0; j < shape.dim; ++j) largest = std::max(largest, std::abs(row[j]));
+  if (largest == 0) return result;
+  if (largest < 1) result.magnified = kMagnify;
+  for (int j = 0; j < shape.dim; ++j)
+    turned[j] = std::clamp(row[j] * result.magnified, -kLargestValue, kLargestValue);
+  rotate_rows(isa, shape, 1, turned);
+  result.square = kernel.square_sum(turned, shape.dim);
+  return result;
+}
+
+// n, by which the levels of the row's code are multiplied. |y|²/<y, code> is unbiased: attention averages
+// over rows, where a bias costs more than variance. A row that the rotation maps onto few channels may have
+// little in common with its code: then the norm alone is kept.
+float row_scale(const Row& row, const SealedRow& sealed, float step) {
+  if (row.square == 0) return 0;
+  const double square = row.square, product = double{sealed.product} * step;
+  const double code_square = double{sealed.square} * step * step;
+  const double norms = std::sqrt(square * code_square);
+  const double scale = product < 0.5 * norms ? std::sqrt(square / code_square) : square / product;
+  return static_cast<float>(scale / row.magnified);
+}
+
+// scale_byte() with rounding to nearest, for normal numbers not above the page's largest.
+uint8_t nearest_scale_byte(float scale, int exponent) {
+  constexpr uint32_t kRest = 19;  // bits of a float's mantissa after the first four
+  const auto bits = std::bit_cast<uint32_t>(scale);
+  const uint32_t rounded = (bits + (1u << (kRest - 1)) - 1 + (bits >> kRest & 1)) >> kRest;
+  const int byte = static_cast<int>(rounded) - 16 * (127 - 15 + exponent);
+  if (byte < 16) return static_cast<uint8_t>(std::lrint(std::ldexp(scale, 14 + 4 - exponent)));
+  return static_cast<uint8_t>(std::min(byte, 255));
+}
+
+void write_scales(const RowShape& shape, const float* scales, uint8_t* bytes, RecordTail* tail) {
+  const float largest = *std::max_element(scales, scales + kPageRows);
+  const int8_t exponent = scale_exponent(largest, ScaleRounding::kNearest);
+  tail->exponent[static_cast<int>(shape.side)] = exponent;
+  for (int r = 0; r < kPageRows; ++r) bytes[r] = nearest_scale_byte(scales[r], exponent);
+}
+
+}  // namespace
+
+void aura_encode(Isa isa, const RowShape& shape, const float* rows, std::byte* record, RecordTail* tail,
+                 std::byte* scratch) {
+  const int dim = shape.dim;
+  const SealKernel& kernel = seal_kernel(isa, shape);
+  const SealMetric& metric = kernel.metric[shape.bits - 2];
+  const TrellisTable& table = trellis_table(shape.bits);
+  const Workspace work = lay_out(dim, scratch);
+  BUTTER_CHECK(work.kernel - scratch + kernel.scratch_bytes(shape.bits, dim) <=
+               aura_encode_scratch_bytes(dim));
+
+  rotate_rows(isa, shape, kPageRows, rows, work.turned);
+  std::array<Row, kPageRows> page;
+  for (int r = 0; r < kPageRows; ++r) {
+    Row& row = page[static_cast<size_t>(r)];
+    float* turned = work.turned + r * dim;
+    row.square = kernel.square_sum(turned, dim);
+    if (!(row.square >= kSmallestSquare && row.square <= kLargestSquare))
+      row = turn_extreme_row(isa, shape, kernel, rows + r * dim, turned);
+    const float cells_per_unit = static_cast<float>(metric.cells) / (2 * metric.range);
+    const float factor =
+        row.square == 0 ? 0 : cells_per_unit * std::sqrt(static_cast<float>(dim) / row.square);
+    kernel.to_cells(turned, dim, factor, metric.cells, work.cells + r * dim);
+  }
+
+  const int64_t row_bytes = trellis_row_bytes(shape.bits, dim);
+  auto* codes = reinterpret_cast<uint8_t*>(record);
+  const void* costs = costs_of(kernel, shape.bits);
+  std::array<SealedRow, kPageRows> sealed;
+  for (int r = 0; r < kPageRows; r += kernel.rows_at_once) {
+    const SealRows some = {dim, work.turned + r * dim, work.cells + r * dim};
+    kernel.seal(metric, table, shape.bits, costs, some, work.kernel, codes + r * row_bytes, &sealed[r]);
+  }
+
+  std::array<float, kPageRows> scales;
+  for (int r = 0; r < kPageRows; ++r) {
+    scales[static_cast<size_t>(r)] = row_scale(page[r], sealed[r], table.step);
+    if (page[r].square == 0) std::memset(codes + r * row_bytes, 0, static_cast<size_t>(row_bytes));
+  }
+  write_scales(shape, scales.data(), codes + kPageRows * row_bytes, tail);
+}
+
+}  // namespace butter::cpu
