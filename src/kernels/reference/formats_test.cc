@@ -1,6 +1,7 @@
 // The reference codecs of the compressed formats: what is true of each, their errors, and golden pages.
 #include "kernels/reference/formats.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,11 +33,10 @@ struct Format {
 
 std::vector<Format> formats() {
   std::vector<Format> all;
-  for (const int bits : {2, 3, 4, 8}) all.push_back({"aura" + std::to_string(bits), &aura_codec(), bits, 0});
+  for (const int bits : {2, 3, 4, 8}) all.push_back({fmt::format("aura{}", bits), &aura_codec(), bits, 0});
   for (const int bits : {4, 6, 8}) {
     for (const int group : {16, 32, 64, 128}) {
-      all.push_back(
-          {"affine" + std::to_string(bits) + "g" + std::to_string(group), &affine_codec(), bits, group});
+      all.push_back({fmt::format("affine{}g{}", bits, group), &affine_codec(), bits, group});
     }
   }
   return all;
