@@ -96,6 +96,7 @@ std::vector<Format> formats() {
   for (const RowFormat* format : row_formats()) {
     if (format != &raw_format()) list.push_back({format->name, {format, format, DType::kF16}});
   }
+  list.push_back({"aura3v2", {find_row_format("aura3"), find_row_format("aura2"), DType::kF16}});
   return list;
 }
 
@@ -237,8 +238,9 @@ double best_seconds(benchmark::State& state, const Fn& fn) {
 }
 
 void decode_l2(benchmark::State& state, Shape shape, Format format, Isa isa) {
-  const int64_t row_bytes = int64_t{shape.kv_heads} * 4 * shape.dim;
-  const int64_t positions = std::max<int64_t>(int64_t{768} * 1024 / row_bytes / 64 * 64, 64);
+  const int64_t page_bytes =
+      sealed_layout({{0, shape.kv_heads, shape.dim, shape.dim, 0}}, format.scheme).bytes;
+  const int64_t positions = int64_t{768} * 1024 / page_bytes * kPageRows;
   Cache cache(shape, 1, format.scheme, positions);
   cache.make_raw_views();
   Step step(shape, 1, positions + 1, 1);

@@ -1,9 +1,11 @@
-// Aura rows of 2, 3 and 4 bits on the CPU: the verbs around the kernels of aura_kernels.h.
+// Aura rows of 2, 3 and 4 bits on the CPU: the verbs around the kernels of aura_kernels.h. (Those of 8 bits:
+// aura_int8.h.)
 //
 // Queries are turned into the format's basis and made int8 there, by the largest of each head: the rotation
 // spreads a query over its channels, so that the step is some 1/40 of the channels' deviation. What is added
 // up stands in the kernels' order of channels and is put in order by finish().
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -34,23 +36,42 @@ int64_t query_stride(int dim) {
   return static_cast<int64_t>(sizeof(AuraQuery)) + padded(dim);
 }
 
-// Prepared heads one after the other, then a query in float and one of int8 in natural order, to work in.
+// Prepared heads one after the other, then the queries in float and one of int8 in natural order, to work in.
 int64_t prepared_bytes(const RowShape& shape, int heads) {
-  return heads * query_stride(shape.dim) + int64_t{4} * shape.dim + padded(shape.dim);
+  return heads * (query_stride(shape.dim) + int64_t{4} * shape.dim) + padded(shape.dim);
+}
+
+float largest_of(const float* values, int count) {
+  float largest[4] = {};
+  for (int j = 0; j < count; j += 4) {  // widths are multiples of 8
+    for (int i = 0; i < 4; ++i) {
+      const float size = std::abs(values[j + i]);
+      largest[i] = largest[i] < size ? size : largest[i];
+    }
+  }
+  return std::max(std::max(largest[0], largest[1]), std::max(largest[2], largest[3]));
+}
+
+// The nearest whole number, halves to even, of a small one: what is added leaves no bits for a fraction.
+int32_t nearest(float x) {
+  constexpr float kWhole = 0x1.8p23F;
+  return std::bit_cast<int32_t>(x + kWhole) - std::bit_cast<int32_t>(kWhole);
 }
 
 // Values [padded], zeros past dim; returns the header.
 AuraQuery quantise_query(const RowShape& shape, const float* turned, int8_t* values) {
-  float largest = 0;
-  for (int j = 0; j < shape.dim; ++j) largest = std::max(largest, std::abs(turned[j]));
+  const float largest = largest_of(turned, shape.dim);
   // A query of (nearly) nothing: all its scores are 0.
   const float inverse = largest < 1e-30F ? 0 : kLargestQuery / largest;
   AuraQuery query{};
+  int32_t sum = 0;
   for (int j = 0; j < shape.dim; ++j) {
-    values[j] = static_cast<int8_t>(std::lrint(turned[j] * inverse));
-    query.sum += values[j];
+    const int32_t value = nearest(turned[j] * inverse);
+    values[j] = static_cast<int8_t>(value);
+    sum += value;
   }
   std::fill(values + shape.dim, values + padded(shape.dim), int8_t{0});
+  query.sum = sum;
   query.scale = largest / kLargestQuery * trellis_table(shape.bits).step;
   return query;
 }
@@ -82,11 +103,11 @@ template <Isa kIsa>
 struct Verbs {
   static void encode(const RowShape& shape, const float* rows, std::byte* record, RecordTail* tail,
                      std::byte* scratch) {
-    // Scratch has room for the exchange form: it is less than the rows in float.
-    std::byte* exchange = scratch;
-    std::byte* rest = scratch + kPageRows * (trellis_row_bytes(shape.bits, shape.dim) + 1);
-    reference::aura_codec().encode(shape, rows, exchange, tail, rest);
-    aura_import(shape, exchange, record);
+    reference::aura_codec().encode(shape, rows, record, tail, scratch);
+    const int64_t bytes = kPageRows * (trellis_row_bytes(shape.bits, shape.dim) + 1);
+    if (!aura_interleaves(shape.dim)) return;
+    std::memcpy(scratch, record, static_cast<size_t>(bytes));
+    aura_import(shape, scratch, record);
   }
 
   static void decode(const RowShape& shape, const Record& record, float* rows) {
@@ -95,11 +116,10 @@ struct Verbs {
   }
 
   static void prepare(const RowShape& shape, const float* queries, int heads, std::byte* prepared) {
-    std::byte* work = prepared + heads * query_stride(shape.dim);
-    auto* turned = reinterpret_cast<float*>(work);
-    auto* values = reinterpret_cast<int8_t*>(work + int64_t{4} * shape.dim);
-    for (int h = 0; h < heads; ++h, prepared += query_stride(shape.dim)) {
-      rotate_rows(kIsa, shape, 1, queries + h * shape.dim, turned);
+    auto* turned = reinterpret_cast<float*>(prepared + heads * query_stride(shape.dim));
+    auto* values = reinterpret_cast<int8_t*>(turned + int64_t{heads} * shape.dim);
+    rotate_rows(kIsa, shape, heads, queries, turned);
+    for (int h = 0; h < heads; ++h, prepared += query_stride(shape.dim), turned += shape.dim) {
       const AuraQuery query = quantise_query(shape, turned, values);
       std::memcpy(prepared, &query, sizeof query);
       kernels_of(kIsa).order_query(shape, values, reinterpret_cast<int8_t*>(prepared + sizeof query));

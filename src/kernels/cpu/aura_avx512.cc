@@ -43,6 +43,17 @@ inline __attribute__((always_inline)) void unrolled(const Fn& fn) {
   (std::make_integer_sequence<int, kCount>{});
 }
 
+// A number that the compiler does not know: a loop over it is not unrolled, which would take all registers.
+inline int opaque(int count) {
+  asm("" : "+r"(count));
+  return count;
+}
+
+// What was stored is loaded again from memory, where a broadcast is free; not permuted out of a register.
+inline void settle_memory() {
+  asm volatile("" : : : "memory");
+}
+
 inline __m512i load(const void* from) {
   return _mm512_loadu_si512(from);
 }
@@ -360,19 +371,23 @@ inline void accumulate_vectors(const std::byte* unit, const std::byte* unit_befo
   for (auto& head : sums) {
     for (__m512i& sum : head) sum = _mm512_setzero_si512();
   }
-  for (int step = 0; step < kSteps<kBits>; ++step) {
-    ahead(step);
-    const std::byte* at = unit + step * kStepBytes<kBits>;
-    const std::byte* before = unit_before + step * kStepBytes<kBits>;
-    __m512i levels[kVectors];
-    unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
-      levels[v] = pair_levels<kBits, kFirst + v>(at, before, table);
+  constexpr int kTogether = kBits == 3 ? 2 : 4;
+  const int steps = opaque(kSteps<kBits>);
+  for (int first = 0; first < steps; first += kTogether)
+    unrolled<kTogether>([&](auto i) __attribute__((always_inline)) {
+      const int step = first + i;
+      ahead(step);
+      const std::byte* at = unit + step * kStepBytes<kBits>;
+      const std::byte* before = unit_before + step * kStepBytes<kBits>;
+      __m512i levels[kVectors];
+      unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+        levels[v] = pair_levels<kBits, kFirst + v>(at, before, table);
+      });
+      for (int h = 0; h < kHeads; ++h) {
+        const __m512i weight = weights.at(h, step);
+        for (int v = 0; v < kVectors; ++v) sums[h][v] = _mm512_dpbusd_epi32(sums[h][v], weight, levels[v]);
+      }
     });
-    for (int h = 0; h < kHeads; ++h) {
-      const __m512i weight = weights.at(h, step);
-      for (int v = 0; v < kVectors; ++v) sums[h][v] = _mm512_dpbusd_epi32(sums[h][v], weight, levels[v]);
-    }
-  }
   for (int h = 0; h < kHeads; ++h) {
     float* to = acc + h * stride;
     if constexpr (kBits == 3) {  // the two quads lie side by side
@@ -395,6 +410,7 @@ void accumulate_units(int dim, const float* weights, const Record& record, const
   ByteWeights<kHeads> bytes;
   quantise_weights<kHeads>(weights, scales, bytes);
   const StepWeights<kBits, kHeads> steps(bytes);
+  settle_memory();
   float factor[kHeads];
   for (int h = 0; h < kHeads; ++h) factor[h] = bytes.factor[h] * unit_scale;
   const std::byte* before = record.data + (units - 1) * kUnitBytes<kBits>;

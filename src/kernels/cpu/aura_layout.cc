@@ -10,7 +10,7 @@ namespace {
 constexpr int kQuads = kPageRows / 4;
 
 // Pieces of 2 bytes within a unit of values.
-int64_t value_piece_offset(int bits, int row, int piece) {
+constexpr int value_piece_offset(int bits, int row, int piece) {
   const int quad = row % kQuads, place = row / kQuads;
   switch (bits) {
     case 2:
@@ -22,20 +22,51 @@ int64_t value_piece_offset(int bits, int row, int piece) {
   }
 }
 
-// Calls move(place in the exchange form, place in the record, bytes) for every piece of the codes.
-template <typename Move>
-void for_pieces(const RowShape& shape, const Move& move) {
-  const int64_t row_bytes = trellis_row_bytes(shape.bits, shape.dim);
-  const int64_t step = shape.side == Side::kKey ? 8 : 2;
-  for (int row = 0; row < kPageRows; ++row) {
-    for (int64_t byte = 0; byte < row_bytes; byte += step) {
-      move(row * row_bytes + byte, aura_code_offset(shape, row, byte), static_cast<size_t>(step));
+// Where byte `byte` of a row's share of a unit of codes stands in the unit.
+template <int kBits, Side kSide>
+constexpr int offset_in_unit(int row, int byte) {
+  if (kSide == Side::kValue) return value_piece_offset(kBits, row, byte / 2) + byte % 2;
+  return row / 8 * 64 * kBits + byte / 8 * 64 + row % 8 * 8 + byte % 8;
+}
+
+// Every piece of the codes, between the exchange form and the record: a pass of some ns for each row.
+template <int kBits, Side kSide, bool kImport>
+void move_pieces(int dim, const std::byte* from, std::byte* to) {
+  constexpr int kUnitRowBytes = 8 * kBits, kPiece = kSide == Side::kKey ? 8 : 2;
+  const int64_t row_bytes = trellis_row_bytes(kBits, dim);
+  for (int64_t unit = 0; unit < dim / kAuraUnit; ++unit) {
+    const int64_t base = unit * kUnitRowBytes * kPageRows;
+    for (int row = 0; row < kPageRows; ++row) {
+      const int64_t exchange = row * row_bytes + unit * kUnitRowBytes;
+      for (int byte = 0; byte < kUnitRowBytes; byte += kPiece) {
+        const int64_t record = base + offset_in_unit<kBits, kSide>(row, byte);
+        if constexpr (kImport) {
+          std::memcpy(to + record, from + exchange + byte, kPiece);
+        } else {
+          std::memcpy(to + exchange + byte, from + record, kPiece);
+        }
+      }
     }
   }
 }
 
-int64_t record_bytes(const RowShape& shape) {
-  return kPageRows * (trellis_row_bytes(shape.bits, shape.dim) + 1);
+template <int kBits, bool kImport>
+void move_codes(const RowShape& shape, const std::byte* from, std::byte* to) {
+  if (shape.side == Side::kKey) return move_pieces<kBits, Side::kKey, kImport>(shape.dim, from, to);
+  move_pieces<kBits, Side::kValue, kImport>(shape.dim, from, to);
+}
+
+template <bool kImport>
+void move_record(const RowShape& shape, const std::byte* from, std::byte* to) {
+  const int64_t code_bytes = kPageRows * trellis_row_bytes(shape.bits, shape.dim);
+  if (!aura_interleaves(shape.dim)) {
+    std::memcpy(to, from, static_cast<size_t>(code_bytes + kPageRows));
+    return;
+  }
+  if (shape.bits == 2) move_codes<2, kImport>(shape, from, to);
+  if (shape.bits == 3) move_codes<3, kImport>(shape, from, to);
+  if (shape.bits == 4) move_codes<4, kImport>(shape, from, to);
+  std::memcpy(to + code_bytes, from + code_bytes, kPageRows);
 }
 
 }  // namespace
@@ -49,8 +80,13 @@ int64_t aura_code_offset(const RowShape& shape, int row, int64_t byte) {
   const int64_t unit_bytes = int64_t{8} * shape.bits;  // of a row
   const int64_t unit = byte / unit_bytes * unit_bytes * kPageRows;
   const int within = static_cast<int>(byte % unit_bytes);
-  if (shape.side == Side::kValue) return unit + value_piece_offset(shape.bits, row, within / 2) + within % 2;
-  return unit + row / 8 * 8 * unit_bytes + within / 8 * 64 + row % 8 * 8 + within % 8;
+  const auto in_unit = [&]<int kBits>() {
+    return shape.side == Side::kKey ? offset_in_unit<kBits, Side::kKey>(row, within)
+                                    : offset_in_unit<kBits, Side::kValue>(row, within);
+  };
+  if (shape.bits == 2) return unit + in_unit.template operator()<2>();
+  if (shape.bits == 3) return unit + in_unit.template operator()<3>();
+  return unit + in_unit.template operator()<4>();
 }
 
 int aura_value_channel(int bits, int dim, int i) {
@@ -61,27 +97,11 @@ int aura_value_channel(int bits, int dim, int i) {
 }
 
 void aura_import(const RowShape& shape, const std::byte* exchange, std::byte* record) {
-  const int64_t bytes = record_bytes(shape);
-  if (!aura_interleaves(shape.dim)) {
-    std::memcpy(record, exchange, static_cast<size_t>(bytes));
-    return;
-  }
-  for_pieces(shape, [&](int64_t from, int64_t to, size_t count) {
-    std::memcpy(record + to, exchange + from, count);
-  });
-  std::memcpy(record + bytes - kPageRows, exchange + bytes - kPageRows, kPageRows);
+  move_record<true>(shape, exchange, record);
 }
 
 void aura_export(const RowShape& shape, const std::byte* record, std::byte* exchange) {
-  const int64_t bytes = record_bytes(shape);
-  if (!aura_interleaves(shape.dim)) {
-    std::memcpy(exchange, record, static_cast<size_t>(bytes));
-    return;
-  }
-  for_pieces(shape, [&](int64_t to, int64_t from, size_t count) {
-    std::memcpy(exchange + to, record + from, count);
-  });
-  std::memcpy(exchange + bytes - kPageRows, record + bytes - kPageRows, kPageRows);
+  move_record<false>(shape, record, exchange);
 }
 
 }  // namespace butter::cpu
