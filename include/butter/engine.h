@@ -71,6 +71,7 @@ class Sequence {
 
  private:
   friend class Engine;
+  friend class AttentionComparison;
   struct State;
   explicit Sequence(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
@@ -127,6 +128,7 @@ class Engine {
 
  private:
   friend class Sequence;
+  friend class AttentionComparison;  // behind butter/eval.h
   struct State;
   explicit Engine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
