@@ -137,6 +137,20 @@ void Arguments::integer(const std::string& names, int64_t& value, Range range, c
   });
 }
 
+void Arguments::optional_integer(const std::string& names, std::optional<int64_t>& value, int64_t bare,
+                                 Range range, const std::string& help) {
+  CLI::callback_t callback = [&value, bare, range,
+                              option = spoken_name(names)](const CLI::results_t& results) {
+    const std::string& text = results.back();
+    value = text.empty() ? bare : read_integer(option, text, range);
+    return true;
+  };
+  app_.add_option(names, callback, help)
+      ->expected(0, 1)
+      ->type_name("[N]")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
 void Arguments::seed(const std::string& names, uint64_t& value, const std::string& help) {
   add_last(app_, names, help, "N", [&value, option = spoken_name(names)](const std::string& text) {
     if (read_whole(text, value).ec == std::errc()) return;

@@ -34,6 +34,9 @@ class Arguments {
   void text(const std::string& names, std::optional<std::string>& value, const std::string& help);
   void texts(const std::string& names, std::vector<std::string>& values, const std::string& help);
   void integer(const std::string& names, int64_t& value, Range range, const std::string& help);
+  // Given without a value it is `bare`; not given it stays empty.
+  void optional_integer(const std::string& names, std::optional<int64_t>& value, int64_t bare, Range range,
+                        const std::string& help);
   void seed(const std::string& names, uint64_t& value, const std::string& help);
   void number(const std::string& names, float& value, const std::string& help);
   // "8GiB", "500MB", "123456": KB, MB, GB are powers of 1000; KiB, MiB, GiB of 1024.

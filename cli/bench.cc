@@ -19,6 +19,7 @@
 #include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/options.h"
+#include "cli/scheme_list.h"
 #include "cli/terminal.h"
 
 namespace butter::cli {
@@ -100,7 +101,7 @@ class BenchCommand : public Command {
   int run() override {
     if (fill_ != "prefill" && fill_ != "repeat")
       refuse("--fill is \"{}\"; prefill or repeat is expected", fill_);
-    read_schemes();
+    schemes_ = split_schemes(common_.scheme());
     describe_weights();
     EngineOptions options = common_.engine_options();
     options.max_context = std::max(common_.max_context, longest());
@@ -116,24 +117,6 @@ class BenchCommand : public Command {
   }
 
  private:
-  // --kv-cache takes a list here. "k=a,v=b" is one scheme: a v= belongs to the k= before it.
-  void read_schemes() {
-    std::string left = common_.scheme();
-    while (!left.empty()) {
-      const size_t comma = left.find(',');
-      const std::string word = left.substr(0, comma);
-      left = comma == std::string::npos ? "" : left.substr(comma + 1);
-      const bool joins = !schemes_.empty() && word.size() > 1 && word[1] == '=' &&
-                         schemes_.back().size() > 1 && schemes_.back()[1] == '=' &&
-                         schemes_.back().find(',') == std::string::npos;
-      if (joins) {
-        schemes_.back() += "," + word;
-      } else {
-        schemes_.push_back(word);
-      }
-    }
-  }
-
   // Repeated pages are whole ones.
   int64_t filled_depth(int64_t depth) const {
     return fill_ == "repeat" ? (depth + kPageRows - 1) / kPageRows * kPageRows : depth;

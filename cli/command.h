@@ -23,6 +23,7 @@ std::unique_ptr<Command> make_chat_command();
 std::unique_ptr<Command> make_inspect_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_bench_command();
+std::unique_ptr<Command> make_eval_command();
 std::unique_ptr<Command> make_tokenize_command();
 std::unique_ptr<Command> make_pull_command();
 

@@ -12,6 +12,7 @@
 #include "cli/json_output.h"
 #include "cli/options.h"
 #include "cli/prompt.h"
+#include "cli/quality.h"
 #include "cli/terminal.h"
 
 namespace butter::cli {
@@ -86,6 +87,7 @@ class InspectCommand : public Command {
     }
     SequenceOptions options = common_.sequence_options();
     plan_ = must(plan_model(common_.model_name(), options, 512, common_.device));
+    card_ = find_quality_card(common_.model_name());
     if (common_.json) {
       print_json(as_json());
     } else {
@@ -175,6 +177,7 @@ class InspectCommand : public Command {
                  {"cache_bytes", plan_.total_bytes},
                  {"total_bytes", model_.file_bytes + plan_.total_bytes}};
     if (layer_trace_) json["position"] = position_;
+    if (card_) json["quality"] = quality_json();
     for (const LayerDescription& layer : model_.layers) json["layers"].push_back(layer_json(layer));
     for (const TensorDescription& tensor : model_.tensors) {
       json["tensors"].push_back(
@@ -193,6 +196,25 @@ class InspectCommand : public Command {
     text += fmt::format("file {} ({}), {} cache of {} positions {} ({})\n", model_.file_bytes,
                         spoken_bytes(model_.file_bytes), plan_.kv_cache, plan_.max_context, plan_.total_bytes,
                         spoken_bytes(plan_.total_bytes));
+    if (card_) text += quality_text();
+    return text;
+  }
+
+  Json quality_json() const {
+    Json json = {{"text", card_->text}, {"command", card_->command}, {"rows", Json::array()}};
+    for (const SchemeQuality& row : card_->rows) {
+      json["rows"].push_back({{"kv_cache", row.kv_cache}, {"kld_mean", row.kld_mean}, {"top1", row.top1}});
+    }
+    return json;
+  }
+
+  std::string quality_text() const {
+    std::string text =
+        fmt::format("\nquality against the raw cache, on {} (`butter eval --card`)\n{:<20} {:>9} {:>8}\n",
+                    card_->text, "cache", "KLD", "top-1 %");
+    for (const SchemeQuality& row : card_->rows) {
+      text += fmt::format("{:<20} {:>9} {:>8.2f}\n", row.kv_cache, spoken_kld(row.kld_mean), 100 * row.top1);
+    }
     return text;
   }
 
@@ -264,6 +286,7 @@ class InspectCommand : public Command {
   std::vector<LayerTrace> traces_;
   std::vector<LayerMemory> held_;
   int64_t position_ = 0;
+  std::optional<QualityCard> card_;
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
   commands.push_back(make_inspect_command());
   commands.push_back(make_plan_command());
   commands.push_back(make_bench_command());
+  commands.push_back(make_eval_command());
   commands.push_back(make_tokenize_command());
   commands.push_back(make_pull_command());
   return commands;

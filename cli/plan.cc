@@ -6,10 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "butter/inspect.h"
+#include "butter/quality_card.h"
 #include "cli/command.h"
 #include "cli/failure.h"
 #include "cli/json_output.h"
 #include "cli/options.h"
+#include "cli/quality.h"
 #include "cli/terminal.h"
 
 namespace butter::cli {
@@ -42,6 +44,7 @@ class PlanCommand : public Command {
     const std::vector<std::string> schemes = chosen ? std::vector{common_.scheme()} : cache_format_names();
     std::vector<CachePlan> plans;
     for (const std::string& scheme : schemes) plans.push_back(plan(scheme, common_.max_context));
+    card_ = find_quality_card(common_.model_name());
     if (common_.json) {
       print_as_json(plans);
     } else {
@@ -56,6 +59,11 @@ class PlanCommand : public Command {
     options.kv_cache = scheme;
     options.max_context = context;
     return must(plan_model(common_.model_name(), options, 512, common_.device));
+  }
+
+  // What the model's quality card says of the scheme, or null.
+  const SchemeQuality* quality_of(const CachePlan& plan) const {
+    return card_ ? card_->find(plan.kv_cache) : nullptr;
   }
 
   void warn_about_length() const {
@@ -94,6 +102,7 @@ class PlanCommand : public Command {
                                     {"ratio_at_context", plan.ratio_at_context},
                                     {"bytes_per_token", plan.bytes_per_token},
                                     {"prefill_bytes", plan.prefill_bytes}};
+      if (const SchemeQuality* quality = quality_of(plan)) row["kld_mean"] = quality->kld_mean;
       if (budget_ > 0) {
         const Fit found = fit(plan);
         row["fits_sessions"] = found.sessions;
@@ -124,13 +133,19 @@ class PlanCommand : public Command {
     text += layer_table(plans.front());
     text += fmt::format("\n{:<20} {:>14} {:>10} {:>10} {:>10} {:>12} {:>8} {:>8}\n", "scheme", "bytes in all",
                         "", "sealed", "open", "a token", "sealed x", "all x");
+    if (card_) text.insert(text.size() - 1, fmt::format(" {:>9}", "KLD"));
     for (const CachePlan& plan : plans) {
       text +=
           fmt::format("{:<20} {:>14} {:>10} {:>10} {:>10} {:>12} {:>8.2f} {:>8.2f}\n", plan.kv_cache,
                       plan.total_bytes * sessions_, spoken_bytes(plan.total_bytes * sessions_),
                       spoken_bytes(plan.sealed_bytes * sessions_), spoken_bytes(plan.open_bytes * sessions_),
                       plan.bytes_per_token, plan.ratio_sealed, plan.ratio_at_context);
+      if (!card_) continue;
+      const SchemeQuality* quality = quality_of(plan);
+      text.insert(text.size() - 1,
+                  fmt::format(" {:>9}", quality != nullptr ? spoken_kld(quality->kld_mean) : "-"));
     }
+    if (card_) text += fmt::format("KLD against the raw cache, on {} (`butter eval --card`)\n", card_->text);
     if (plans.front().prefill_bytes > 0) {
       text +=
           fmt::format("and {} a session while a prompt is read\n", spoken_bytes(plans.front().prefill_bytes));
@@ -178,6 +193,7 @@ class PlanCommand : public Command {
   int64_t sessions_ = 1;
   int64_t budget_ = 0;
   ModelDescription model_;
+  std::optional<QualityCard> card_;
 };
 
 }  // namespace

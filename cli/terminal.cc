@@ -103,9 +103,10 @@ void ProgressBar::update(int64_t done, int64_t total) {
   const double share = std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
   const auto filled = static_cast<size_t>(share * kWidth);
   const std::string bar = std::string(filled, '#') + std::string(kWidth - filled, '.');
-  const std::string numbers = unit_ == Unit::kBytes
-                                  ? fmt::format("{} of {}", spoken_bytes(done), spoken_bytes(total))
-                                  : fmt::format("{} of {} tokens", done, total);
+  const std::string numbers =
+      unit_ == Unit::kBytes
+          ? fmt::format("{} of {}", spoken_bytes(done), spoken_bytes(total))
+          : fmt::format("{} of {} {}", done, total, unit_ == Unit::kTokens ? "tokens" : "questions");
   write_all(STDERR_FILENO, fmt::format("\r\033[K{} [{}] {:3.0f} %  {}", what_, bar, share * 100, numbers));
   drawn_ = true;
 }

@@ -30,7 +30,7 @@ std::string read_text_file(const std::string& path);
 class ProgressBar {
  public:
   // `what` is said before the bar; the unit decides how numbers are printed.
-  enum class Unit { kBytes, kTokens };
+  enum class Unit { kBytes, kTokens, kQuestions };
   ProgressBar(std::string what, Unit unit);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;

@@ -10,6 +10,8 @@ target_link_libraries(butter_public INTERFACE $<LINK_ONLY:butter_engine> fmt::fm
 # Installed: the archives of all layers, and their libraries by name, as butter-config.cmake puts them together.
 get_property(butter_layers GLOBAL PROPERTY BUTTER_LAYERS)
 install(TARGETS butter RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# What `butter eval --text sample` reads; cli/CMakeLists.txt tells the program where that is.
+install(DIRECTORY tests/data/text/ DESTINATION ${CMAKE_INSTALL_DATADIR}/butter/text)
 install(TARGETS ${butter_layers} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/butter)
 install(DIRECTORY include/butter DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
