@@ -10,12 +10,9 @@ namespace {
 
 struct Dot {
   static constexpr int kLanes = 8;
-  static constexpr int kHeads = 4;       // query heads that share a load of codes
-  static constexpr int kKeyVectors = 2;  // row vectors of a pass over keys
-  static constexpr int columns(int) { return 1; }
+  static constexpr int kHeads = 4;  // query heads that share a load of codes
 
   using Codes = __m256i;
-  using Sum = __m256i;
 
   // --- codes
   static Codes load(const std::byte* from) {
@@ -40,57 +37,67 @@ struct Dot {
     return up >= 0 ? _mm256_sll_epi16(x, _mm_cvtsi32_si128(up)) : _mm256_srl_epi16(x, _mm_cvtsi32_si128(-up));
   }
 
-  // --- queries: 4 channels as 16-bit numbers, 0 and 2, then 1 and 3. Sums over 256 channels of 255 · this
-  // fit 31 bits.
-  static constexpr int kQueryWords = 2;
-  static constexpr int kStartWords = 1;
-  static constexpr float kLargestQuery = 16383;
+  // --- queries: 4 channels as 16-bit numbers, 0 and 2, then 1 and 3. Sums over 256 channels of 255 · the
+  // largest fit 31 bits.
+  struct QueryHalves {
+    static constexpr int kWords = 2;
+    static constexpr int kStartWords = 1;
+    static constexpr float kLargest = 16383;
+    static constexpr int vectors(int) { return 2; }  // of rows in a pass over keys
+    using Sum = __m256i;
 
-  // 4 channels of a query, over its unit. starts: the sum of -128 · query.
-  static void pack_query(const float* query, int32_t* words, int32_t* starts) {
-    int x[4];
-    for (int j = 0; j < 4; ++j) {
-      x[j] = static_cast<int>(__builtin_nearbyintf(query[j]));
-      *starts -= 128 * x[j];
+    // 4 channels of a query, over its unit. starts: the sum of -128 · query.
+    static void pack(const float* query, int32_t* words, int32_t* starts) {
+      uint32_t x[4];
+      for (int j = 0; j < 4; ++j) {
+        const int number = static_cast<int>(__builtin_nearbyintf(query[j]));
+        *starts -= 128 * number;
+        x[j] = static_cast<uint32_t>(number);
+      }
+      for (int half = 0; half < 2; ++half)
+        words[half] = static_cast<int32_t>((x[half] & 0xffff) | x[half + 2] << 16);
     }
-    for (int half = 0; half < 2; ++half) {
-      const auto low = static_cast<uint32_t>(x[half]) & 0xffff,
-                 high = static_cast<uint32_t>(x[half + 2]) & 0xffff;
-      words[half] = static_cast<int32_t>(low | high << 16);
+    static Sum start(const int32_t* starts) { return _mm256_set1_epi32(*starts); }
+    static void add(Sum& sum, Codes codes, const int32_t* words) {
+      const Codes even = _mm256_and_si256(codes, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(codes, 8);
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even, _mm256_set1_epi32(words[0])));
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(odd, _mm256_set1_epi32(words[1])));
     }
-  }
-  static Sum start(const int32_t* starts) { return _mm256_set1_epi32(*starts); }
-  static void add_key(Sum& sum, Codes codes, const int32_t* words) {
-    const Codes even = _mm256_and_si256(codes, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(codes, 8);
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even, _mm256_set1_epi32(words[0])));
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(odd, _mm256_set1_epi32(words[1])));
-  }
-  static Vec::F to_float(Sum sum) { return _mm256_cvtepi32_ps(sum); }
+    static Vec::F to_float(Sum sum) { return _mm256_cvtepi32_ps(sum); }
+  };
+  template <int>
+  using Query = QueryHalves;
 
   // --- weights of 64 rows: for each quad rows 0 and 2, then 1 and 3; quads 0 2 1 3 4 6 5 7 ...
-  static constexpr int kWeightWords = 32;
-  static constexpr bool kWeightsHaveUnit = true;
-  static constexpr float kLargestWeight = 32767;
-  static Sum zero() { return _mm256_setzero_si256(); }
-  // products [64], none negative, times factor: at most kLargestWeight.
-  static void pack_weights(const float* products, float factor, int32_t* words) {
-    const auto number = [&](int row) {
-      const Vec::F x = _mm256_mul_ps(_mm256_set1_ps(factor), Vec::load(products + row));
-      return _mm256_shuffle_epi32(_mm256_cvtps_epi32(x), _MM_SHUFFLE(3, 1, 2, 0));
-    };
-    for (int row = 0; row < 64; row += 16)
-      _mm256_store_si256(reinterpret_cast<__m256i*>(words + row / 2),
-                         _mm256_packs_epi32(number(row), number(row + 8)));
-  }
-  // Those of quad 4·high + low.
-  static const int32_t* weights_of(const int32_t* words, int high, int low) {
-    return words + 8 * high + 2 * (low == 1 ? 2 : low == 2 ? 1 : low);
-  }
-  static void add_value(Sum& sum, Codes codes, const int32_t* words) {
-    const Codes even = _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8), odd = _mm256_srai_epi16(codes, 8);
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even, _mm256_set1_epi32(words[0])));
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(odd, _mm256_set1_epi32(words[1])));
-  }
+  struct WeightHalves {
+    static constexpr int kWords = 32;
+    static constexpr bool kHasUnit = true;
+    static constexpr float kLargest = 32767;
+    static constexpr int columns(int) { return 1; }  // of 16 channels in a pass over values
+    using Sum = __m256i;
+
+    static Sum zero() { return _mm256_setzero_si256(); }
+    // x: 8 vectors of numbers of 0..kLargest.
+    static void pack(const Vec::F* x, int32_t* words) {
+      for (int i = 0; i < 8; i += 2) {
+        const __m256i a = _mm256_shuffle_epi32(_mm256_cvtps_epi32(x[i]), _MM_SHUFFLE(3, 1, 2, 0));
+        const __m256i b = _mm256_shuffle_epi32(_mm256_cvtps_epi32(x[i + 1]), _MM_SHUFFLE(3, 1, 2, 0));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(words + 4 * i), _mm256_packs_epi32(a, b));
+      }
+    }
+    // Those of quad 4·high + low.
+    static const int32_t* of_quad(const int32_t* words, int high, int low) {
+      return words + 8 * high + 2 * (low == 1 ? 2 : low == 2 ? 1 : low);
+    }
+    static void add(Sum& sum, Codes codes, const int32_t* words) {
+      const Codes even = _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8), odd = _mm256_srai_epi16(codes, 8);
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even, _mm256_set1_epi32(words[0])));
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(odd, _mm256_set1_epi32(words[1])));
+    }
+    static Vec::F to_float(Sum sum) { return _mm256_cvtepi32_ps(sum); }
+  };
+  template <int>
+  using Weights = WeightHalves;
 
   // --- floats
   // x where the other is not 0, else 0, whatever x is.

@@ -1,9 +1,10 @@
 // Dot for AVX-512 VNNI: vectors of 64 codes, dot products of 4 bytes into 16 sums. See codes_inl.h. Internal
 // linkage.
 //
-// Queries and weights have 16 bits, in two bytes with a dot product each: with 8 bits their rounding (0.6 %
-// of a query, and of a page's largest weight 1/510) is as large as that of 8-bit codes. The second product
-// costs what the bytes of 8-bit pages leave idle.
+// Where one byte is too coarse for a query or a weight, two have a dot product each. What rounding them adds
+// to the variance of attention's output, over that of the codes' own rounding (normal rows, d 64, 1,024
+// positions): with 8-bit codes a byte of the query 0.7 to 0.8, a byte of the weight 0.1 to 0.5; with 6 bits
+// 0.05 and 0.03; with 4 bits 0.003 each. It must stay below 0.05.
 #pragma once
 
 #include "kernels/cpu/attend_vec_avx512_inl.h"
@@ -11,23 +12,11 @@
 namespace butter::cpu {
 namespace {
 
-#ifndef BUTTER_CODES_PARTS
-#define BUTTER_CODES_PARTS 2
-#endif
-
 struct Dot {
   static constexpr int kLanes = 16;
-  static constexpr int kParts = BUTTER_CODES_PARTS;  // bytes of a query's or weight's number
-  static constexpr int kHeads = 4;                   // query heads that share a load of codes
-  static constexpr int kKeyVectors = 2;              // row vectors of a pass over keys
-  // Columns of 16 channels of a pass over values: sums, codes and a weight must fit 32 registers.
-  static constexpr int columns(int heads) { return heads * kParts > 6 ? 2 : 4; }
+  static constexpr int kHeads = 4;  // query heads that share a load of codes
 
   using Codes = __m512i;
-  struct Sum {
-    __m512i part[kParts];
-  };
-
   // --- codes
   static Codes load(const std::byte* from) { return _mm512_loadu_si512(from); }
   static Codes keep_bits(Codes x, uint8_t mask) {
@@ -48,72 +37,85 @@ struct Dot {
     return up >= 0 ? _mm512_sll_epi16(x, _mm_cvtsi32_si128(up)) : _mm512_srl_epi16(x, _mm_cvtsi32_si128(-up));
   }
 
-  // --- queries: dwords of 4 channels, high bytes then low bytes
-  static constexpr int kQueryWords = kParts;
-  static constexpr int kStartWords = kParts;
-  static constexpr float kLargestQuery = kParts == 1 ? 127 : 127 * 256;
+  // --- queries: numbers of kParts bytes; dwords of 4 channels, high bytes before low ones
+  template <int kParts>
+  struct QueryBytes {
+    static constexpr int kWords = kParts;
+    static constexpr int kStartWords = kParts;
+    static constexpr float kLargest = kParts == 1 ? 127 : 127 * 256;
+    // Row vectors of a pass over keys: enough sums to hide a product's latency, few enough for registers.
+    static constexpr int vectors(int heads) { return heads * kParts <= 4 ? 4 : 2; }
+    struct Sum {
+      __m512i part[kParts];
+    };
 
-  // 4 channels of a query, over its unit. starts: sums of -128 · query.
-  static void pack_query(const float* query, int32_t* words, int32_t* starts) {
-    uint32_t packed[2] = {};
-    for (int j = 0; j < 4; ++j) {
-      const int x = static_cast<int>(__builtin_nearbyintf(query[j]));
-      const int high = kParts == 1 ? x : (x + 128) >> 8;
-      const int parts[2] = {high, x - 256 * high};
-      for (int p = 0; p < kParts; ++p) {
-        packed[p] |= static_cast<uint32_t>(parts[p] & 255) << 8 * j;
-        starts[p] -= 128 * parts[p];
+    // 4 channels of a query, over its unit. starts: sums of -128 · query.
+    static void pack(const float* query, int32_t* words, int32_t* starts) {
+      uint32_t packed[2] = {};
+      for (int j = 0; j < 4; ++j) {
+        const int x = static_cast<int>(__builtin_nearbyintf(query[j]));
+        const int high = kParts == 1 ? x : (x + 128) >> 8;
+        const int parts[2] = {high, x - 256 * high};
+        for (int p = 0; p < kParts; ++p) {
+          packed[p] |= static_cast<uint32_t>(parts[p] & 255) << 8 * j;
+          starts[p] -= 128 * parts[p];
+        }
+      }
+      for (int p = 0; p < kParts; ++p) words[p] = static_cast<int32_t>(packed[p]);
+    }
+    static Sum start(const int32_t* starts) {
+      Sum sum;
+      for (int p = 0; p < kParts; ++p) sum.part[p] = _mm512_set1_epi32(starts[p]);
+      return sum;
+    }
+    static void add(Sum& sum, Codes codes, const int32_t* words) {
+      for (int p = 0; p < kParts; ++p) add_products(sum.part[p], codes, _mm512_set1_epi32(words[p]));
+    }
+    static Vec::F to_float(const Sum& sum) { return join(sum.part); }
+  };
+  template <int kBits>
+  using Query = QueryBytes<kBits == 4 ? 1 : 2>;
+
+  // --- weights of 64 rows, numbers of kParts bytes: [parts][16 quads] of 4 bytes, quads in the order that
+  // packing gives: 0 4 8 12 1 5 ...
+  template <int kParts>
+  struct WeightBytes {
+    static constexpr int kWords = 16 * kParts;
+    static constexpr bool kHasUnit = true;
+    static constexpr float kLargest = kParts == 1 ? 255 : 65535;
+    // Columns of 16 channels of a pass over values: sums, codes and a weight must fit the registers.
+    static constexpr int columns(int heads) { return heads * kParts > 6 ? 2 : 4; }
+    struct Sum {
+      __m512i part[kParts];
+    };
+
+    static Sum zero() {
+      Sum sum;
+      for (int p = 0; p < kParts; ++p) sum.part[p] = _mm512_setzero_si512();
+      return sum;
+    }
+    // x: 4 vectors of numbers of 0..kLargest.
+    static void pack(const Vec::F* x, int32_t* words) {
+      const __m512i a = _mm512_packus_epi32(_mm512_cvtps_epi32(x[0]), _mm512_cvtps_epi32(x[1]));
+      const __m512i b = _mm512_packus_epi32(_mm512_cvtps_epi32(x[2]), _mm512_cvtps_epi32(x[3]));
+      if constexpr (kParts == 1) {
+        _mm512_store_si512(words, _mm512_packus_epi16(a, b));
+      } else {
+        const __m512i low = _mm512_set1_epi16(255);
+        const __m512i a_low = _mm512_and_si512(a, low), b_low = _mm512_and_si512(b, low);
+        _mm512_store_si512(words, _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8)));
+        _mm512_store_si512(words + 16, _mm512_packus_epi16(a_low, b_low));
       }
     }
-    for (int p = 0; p < kParts; ++p) words[p] = static_cast<int32_t>(packed[p]);
-  }
-  static Sum start(const int32_t* starts) {
-    Sum sum;
-    for (int p = 0; p < kParts; ++p) sum.part[p] = _mm512_set1_epi32(starts[p]);
-    return sum;
-  }
-  static void add_key(Sum& sum, Codes codes, const int32_t* words) {
-    for (int p = 0; p < kParts; ++p)
-      sum.part[p] = _mm512_dpbusd_epi32(sum.part[p], codes, _mm512_set1_epi32(words[p]));
-  }
-  static Vec::F to_float(const Sum& sum) {
-    if constexpr (kParts == 1)
-      return _mm512_cvtepi32_ps(sum.part[0]);
-    else
-      return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(sum.part[0], 8), sum.part[kParts - 1]));
-  }
-
-  // --- weights of 64 rows: [parts][16 quads] of 4 bytes, quads in the order of packing: 0 4 8 12 1 5 ...
-  static constexpr int kWeightWords = 16 * kParts;
-  static constexpr bool kWeightsHaveUnit = true;
-  static constexpr float kLargestWeight = kParts == 1 ? 255 : 65535;
-  static Sum zero() {
-    Sum sum;
-    for (int p = 0; p < kParts; ++p) sum.part[p] = _mm512_setzero_si512();
-    return sum;
-  }
-  // products [64], none negative, times factor: at most kLargestWeight.
-  static void pack_weights(const float* products, float factor, int32_t* words) {
-    __m512i x[4];
-    for (int i = 0; i < 4; ++i)
-      x[i] = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_set1_ps(factor), Vec::load(products + 16 * i)));
-    if constexpr (kParts == 1) {
-      const __m512i packed =
-          _mm512_packus_epi16(_mm512_packus_epi32(x[0], x[1]), _mm512_packus_epi32(x[2], x[3]));
-      _mm512_store_si512(words, packed);
-    } else {
-      const __m512i a = _mm512_packus_epi32(x[0], x[1]), b = _mm512_packus_epi32(x[2], x[3]);
-      const __m512i low = _mm512_set1_epi16(255);
-      _mm512_store_si512(words, _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8)));
-      _mm512_store_si512(words + 16, _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low)));
+    // Those of quad 4·high + low.
+    static const int32_t* of_quad(const int32_t* words, int high, int low) { return words + 4 * low + high; }
+    static void add(Sum& sum, Codes codes, const int32_t* words) {
+      for (int p = 0; p < kParts; ++p) add_products(sum.part[p], _mm512_set1_epi32(words[16 * p]), codes);
     }
-  }
-  // Those of quad 4·high + low.
-  static const int32_t* weights_of(const int32_t* words, int high, int low) { return words + 4 * low + high; }
-  static void add_value(Sum& sum, Codes codes, const int32_t* words) {
-    for (int p = 0; p < kParts; ++p)
-      sum.part[p] = _mm512_dpbusd_epi32(sum.part[p], _mm512_set1_epi32(words[16 * p]), codes);
-  }
+    static Vec::F to_float(const Sum& sum) { return join(sum.part); }
+  };
+  template <int kBits>
+  using Weights = WeightBytes<kBits == 8 ? 2 : 1>;
 
   // --- floats
   // x where the other is not 0, else 0, whatever x is.
@@ -150,6 +152,17 @@ struct Dot {
   // Whole numbers of -128..255 to bytes.
   static void store_bytes(uint8_t* to, Vec::F x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
+  }
+
+ private:
+  // sum += dot products of unsigned bytes with signed ones. Written out because g++ 12 copies and spills sums
+  // where the intrinsic is one of many in a loop: keys 1.2, values 1.7 times slower.
+  static void add_products(__m512i& sum, __m512i without_sign, __m512i with_sign) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(without_sign), "v"(with_sign));
+  }
+  static Vec::F join(const __m512i (&part)[1]) { return _mm512_cvtepi32_ps(part[0]); }
+  static Vec::F join(const __m512i (&part)[2]) {
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(part[0], 8), part[1]));
   }
 };
 

@@ -9,15 +9,11 @@ namespace {
 
 struct Dot {
   static constexpr int kLanes = 4;
-  static constexpr int kHeads = 2;       // query heads that share a load of codes
-  static constexpr int kKeyVectors = 2;  // row vectors of a pass over keys
-  static constexpr int columns(int) { return 1; }
+  static constexpr int kHeads = 2;  // query heads that share a load of codes
 
-  typedef uint8_t Bytes __attribute__((vector_size(16)));
   typedef int8_t SignedBytes __attribute__((vector_size(4)));
   typedef uint8_t UnsignedBytes __attribute__((vector_size(4)));
   using Codes = Vec::U;
-  using Sum = Vec::F;
 
   // --- codes
   static Codes load(const std::byte* from) {
@@ -38,40 +34,54 @@ struct Dot {
   static Codes move_bits(Codes x, int up) { return up >= 0 ? x << up : x >> -up; }
 
   // --- queries: 4 floats
-  static constexpr int kQueryWords = 4;
-  static constexpr int kStartWords = 1;
-  static constexpr float kLargestQuery = 1;
+  struct QueryFloats {
+    static constexpr int kWords = 4;
+    static constexpr int kStartWords = 1;
+    static constexpr float kLargest = 1;
+    static constexpr int vectors(int) { return 2; }  // of rows in a pass over keys
+    using Sum = Vec::F;
 
-  // 4 channels of a query, over its unit. starts: a float, the sum of -128 · query.
-  static void pack_query(const float* query, int32_t* words, int32_t* starts) {
-    std::memcpy(words, query, 4 * sizeof(float));
-    const float start = float_at(starts) - 128 * ((query[0] + query[1]) + (query[2] + query[3]));
-    std::memcpy(starts, &start, sizeof start);
-  }
-  static Sum start(const int32_t* starts) { return Vec::set(float_at(starts)); }
-  static void add_key(Sum& sum, Codes codes, const int32_t* words) {
-    for (int j = 0; j < 4; ++j)
-      sum += Vec::set(float_at(words + j)) * __builtin_convertvector(Vec::I(codes >> 8 * j & 255), Vec::F);
-  }
-  static Vec::F to_float(Sum sum) { return sum; }
+    // 4 channels of a query, over its unit. starts: a float, the sum of -128 · query.
+    static void pack(const float* query, int32_t* words, int32_t* starts) {
+      std::memcpy(words, query, 4 * sizeof(float));
+      const float start = float_at(starts) - 128 * ((query[0] + query[1]) + (query[2] + query[3]));
+      std::memcpy(starts, &start, sizeof start);
+    }
+    static Sum start(const int32_t* starts) { return Vec::set(float_at(starts)); }
+    static void add(Sum& sum, Codes codes, const int32_t* words) {
+      for (int j = 0; j < 4; ++j)
+        sum += Vec::set(float_at(words + j)) * __builtin_convertvector(Vec::I(codes >> 8 * j & 255), Vec::F);
+    }
+    static Vec::F to_float(Sum sum) { return sum; }
+  };
+  template <int>
+  using Query = QueryFloats;
 
   // --- weights of 64 rows: floats, as they are
-  static constexpr int kWeightWords = 64;
-  static constexpr bool kWeightsHaveUnit = false;
-  static constexpr float kLargestWeight = 1;
-  static Sum zero() { return Vec::zero(); }
-  static void pack_weights(const float* products, float, int32_t* words) {
-    std::memcpy(words, products, 64 * sizeof(float));
-  }
-  // Those of quad 4·high + low.
-  static const int32_t* weights_of(const int32_t* words, int high, int low) {
-    return words + 16 * high + 4 * low;
-  }
-  static void add_value(Sum& sum, Codes codes, const int32_t* words) {
-    for (int r = 0; r < 4; ++r)
-      sum += Vec::set(float_at(words + r)) *
-             __builtin_convertvector(Vec::I(codes << (24 - 8 * r)) >> 24, Vec::F);
-  }
+  struct WeightFloats {
+    static constexpr int kWords = 64;
+    static constexpr bool kHasUnit = false;
+    static constexpr float kLargest = 1;
+    static constexpr int columns(int) { return 1; }  // of 16 channels in a pass over values
+    using Sum = Vec::F;
+
+    static Sum zero() { return Vec::zero(); }
+    // x: 16 vectors.
+    static void pack(const Vec::F* x, int32_t* words) { std::memcpy(words, x, 64 * sizeof(float)); }
+    // Those of quad 4·high + low.
+    static const int32_t* of_quad(const int32_t* words, int high, int low) {
+      return words + 16 * high + 4 * low;
+    }
+    static void add(Sum& sum, Codes codes, const int32_t* words) {
+      for (int r = 0; r < 4; ++r) {
+        const Vec::I code = Vec::I(codes << (24 - 8 * r)) >> 24;
+        sum += Vec::set(float_at(words + r)) * __builtin_convertvector(code, Vec::F);
+      }
+    }
+    static Vec::F to_float(Sum sum) { return sum; }
+  };
+  template <int>
+  using Weights = WeightFloats;
 
   // --- floats
   // x where the other is not 0, else 0, whatever x is.

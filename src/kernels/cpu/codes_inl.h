@@ -11,7 +11,7 @@
 //   accumulate  for each group: w·s over the page's largest, as whole numbers; dot = Σ rows of that · c in
 //               integers for the whole page; acc += unit · dot + Σ rows of w·t
 //
-// Keys: kKeyVectors vectors of rows for up to kHeads heads stay in registers while the channels of a group
+// Keys: some vectors of rows for up to kHeads heads stay in registers while the channels of a group
 // pass. Values: heads x columns of sums while the page's rows pass. Bytes of a row of 64 channels, 8 bits: 64
 // codes, and 4 for each group. AVX-512, 3 heads, a page: 64 + 64 loads of codes, 384 + 384 dot products of
 // two parts, of which two start each cycle.
@@ -28,11 +28,10 @@
 namespace butter::cpu {
 namespace {
 
-constexpr int kBlockRows = 16;     // of a vector of keys
-constexpr int kVectorBytes = 64;   // of the order of bytes, whatever Dot's vectors are
-constexpr int kStripVectors = 4;   // of keys of one block, in 16 channels
-constexpr int kSpanChannels = 64;  // of values whose weights are made together, groups of 64 and less
-constexpr int kSpanGroups = kSpanChannels / kStripChannels;
+constexpr int kBlockRows = 16;                   // of a vector of keys
+constexpr int kVectorBytes = 64;                 // of the order of bytes, whatever Dot's vectors are
+constexpr int kStripVectors = 4;                 // of keys of one block, in 16 channels
+constexpr int kSpanGroups = 8;                   // of values whose weights are made together: a multiple of 4
 constexpr int kSubs = kBlockRows / Dot::kLanes;  // Dot's vectors in one of the order's
 constexpr int kPageVectors = kPageRows / Dot::kLanes;
 
@@ -92,16 +91,17 @@ struct CodePlanes {
   CodePlanes(const std::byte* codes, int dim)
       : high(codes), low(kBits == 6 ? codes + bytes_of_codes(dim, 4) : nullptr) {}
 
-  // Part `sub` of vector `place`, of which kPhase is known: place mod 4.
-  template <int kPhase>
+  // Part `sub` of vector `place` + kNext. Where codes share bytes, `place` is a multiple of 4 (of 2 for 4
+  // bits).
+  template <int kNext>
   BUTTER_INLINE typename Dot::Codes load(int64_t place, int sub) const {
     const int64_t offset = int64_t{sub} * Dot::kLanes * 4;
-    if constexpr (kBits == 8) return Dot::load(high + place * kVectorBytes + offset);
-    const auto nibbles = Dot::load(high + (place >> 1) * kVectorBytes + offset);
-    const auto moved = Dot::template move_bits < kPhase % 2 == 0 ? 4 : 0 > (nibbles);
+    if constexpr (kBits == 8) return Dot::load(high + place * kVectorBytes + kNext * kVectorBytes + offset);
+    const auto nibbles = Dot::load(high + place * (kVectorBytes / 2) + kNext / 2 * kVectorBytes + offset);
+    const auto moved = Dot::template move_bits < kNext % 2 == 0 ? 4 : 0 > (nibbles);
     if constexpr (kBits == 4) return Dot::keep_bits(moved, 0xf0);
-    const auto pairs = Dot::load(low + (place >> 2) * kVectorBytes + offset);
-    const auto moved_pairs = Dot::template move_bits<2 - 2 * kPhase>(pairs);
+    const auto pairs = Dot::load(low + place * (kVectorBytes / 4) + offset);
+    const auto moved_pairs = Dot::template move_bits<2 - 2 * kNext>(pairs);
     return Dot::keep_bits(Dot::choose_bits(0xf0, moved, moved_pairs), 0xfc);
   }
   // The same for any place.
@@ -151,6 +151,14 @@ struct AffineScales {
   }
 };
 
+// 2^exponent; 0 below the normal floats.
+BUTTER_INLINE float power_of_two(int exponent) {
+  const uint32_t bits = exponent < -126 ? 0 : static_cast<uint32_t>(exponent + 127) << 23;
+  float power;
+  std::memcpy(&power, &bits, sizeof power);
+  return power;
+}
+
 // A scale byte a row, no middle. A sum of dot products may run over 256 channels at most.
 struct ByteScales {
   static constexpr int kCodeBits = 8;
@@ -161,7 +169,7 @@ struct ByteScales {
 
   ByteScales(const RowShape& shape, const Record& record)
       : bytes(record.data + bytes_of_codes(shape.dim, 8)),
-        factor(__builtin_ldexpf(1.0f, record.tail->exponent[static_cast<int>(shape.side)])) {}
+        factor(power_of_two(record.tail->exponent[static_cast<int>(shape.side)])) {}
   static Groups groups(const RowShape& shape) { return {shape.dim, smaller(shape.dim, kGroup)}; }
 
   BUTTER_INLINE Vec::F scale(int, int row) const {
@@ -173,10 +181,11 @@ struct ByteScales {
 // --- prepared queries
 
 // For all heads, in the order in which score() reads:
-//   unit   [heads]                                    float
-//   sums   [groups][heads]                            float: Σ q over unit
-//   starts [groups][heads][kStartWords]               what dot products start from
-//   words  [dim / 4][heads][kQueryWords]
+//   unit   [heads]                        float
+//   sums   [groups][heads]                float: Σ q over unit
+//   starts [groups][heads][kStartWords]   what dot products start from
+//   words  [dim / 4][heads][kWords]
+template <class Query>
 struct QueryAreas {
   float* unit;
   float* sums;
@@ -187,35 +196,41 @@ struct QueryAreas {
       : unit(reinterpret_cast<float*>(prepared)),
         sums(unit + heads),
         starts(reinterpret_cast<int32_t*>(sums + groups.count() * heads)),
-        words(starts + groups.count() * heads * Dot::kStartWords) {}
+        words(starts + groups.count() * heads * Query::kStartWords) {}
 };
 
 template <class Scales>
+using QueryOf = typename Dot::template Query<Scales::kCodeBits>;
+template <class Scales>
+using WeightsOf = typename Dot::template Weights<Scales::kCodeBits>;
+
+template <class Scales>
 int64_t prepared_bytes(const RowShape& shape, int heads) {
+  using Query = QueryOf<Scales>;
   const Groups groups = Scales::groups(shape);
-  return int64_t{4} * heads *
-         (1 + groups.count() * (1 + Dot::kStartWords) + shape.dim / 4 * Dot::kQueryWords);
+  return int64_t{4} * heads * (1 + groups.count() * (1 + Query::kStartWords) + shape.dim / 4 * Query::kWords);
 }
 
 template <class Scales>
 void prepare(const RowShape& shape, const float* queries, int heads, std::byte* prepared) {
+  using Query = QueryOf<Scales>;
   const Groups groups = Scales::groups(shape);
-  const QueryAreas areas(groups, heads, prepared);
+  const QueryAreas<Query> areas(groups, heads, prepared);
   for (int h = 0; h < heads; ++h, queries += shape.dim) {
     float largest = 0;
     for (int j = 0; j < shape.dim; ++j) largest = larger(largest, __builtin_fabsf(queries[j]));
-    const float unit = largest / Dot::kLargestQuery;
+    const float unit = largest / Query::kLargest;
     areas.unit[h] = unit;
     for (int group = 0; group < groups.count(); ++group) {
       const int index = group * heads + h;
-      int32_t* starts = areas.starts + index * Dot::kStartWords;
-      for (int p = 0; p < Dot::kStartWords; ++p) starts[p] = 0;
+      int32_t* starts = areas.starts + index * Query::kStartWords;
+      for (int p = 0; p < Query::kStartWords; ++p) starts[p] = 0;
       float sum = 0;
       for (int j = group * groups.size; j < groups.end(group); j += 4) {
         float over_unit[4];
         for (int i = 0; i < 4; ++i) over_unit[i] = unit > 0 ? queries[j + i] / unit : 0;
         sum += (over_unit[0] + over_unit[1]) + (over_unit[2] + over_unit[3]);
-        Dot::pack_query(over_unit, areas.words + (j / 4 * heads + h) * Dot::kQueryWords, starts);
+        Query::pack(over_unit, areas.words + (j / 4 * heads + h) * Query::kWords, starts);
       }
       areas.sums[index] = sum;
     }
@@ -227,24 +242,25 @@ void prepare(const RowShape& shape, const float* queries, int heads, std::byte* 
 template <class Scales, int kHeads>
 void score_heads(const RowShape& shape, int heads, int first, const std::byte* prepared, const Record& record,
                  float* scores) {
-  constexpr int kVectors = Dot::kKeyVectors;
+  using Query = QueryOf<Scales>;
+  constexpr int kVectors = Query::vectors(kHeads);
   const Groups groups = Scales::groups(shape);
   const Scales scales(shape, record);
   const CodePlanes<Scales::kCodeBits> codes(record.data, shape.dim);
-  const QueryAreas query(groups, heads, const_cast<std::byte*>(prepared));
-  const int word_step = heads * Dot::kQueryWords;
+  const QueryAreas<Query> query(groups, heads, const_cast<std::byte*>(prepared));
+  const int word_step = heads * Query::kWords;
   Ahead ahead(record, kPageVectors / kVectors * (shape.dim / kStripChannels));
   for (int row = 0; row < kPageRows; row += kVectors * Dot::kLanes) {
     Vec::F totals[kVectors][kHeads];
     for (auto& of_vector : totals) {
       for (Vec::F& total : of_vector) total = Vec::zero();
     }
-    const int32_t* words = query.words + first * Dot::kQueryWords;
+    const int32_t* words = query.words + first * Query::kWords;
     for (int group = 0; group < groups.count(); ++group) {
       const int index = group * heads + first;
-      typename Dot::Sum sums[kVectors][kHeads];
+      typename Query::Sum sums[kVectors][kHeads];
       for (int h = 0; h < kHeads; ++h) {
-        const auto start = Dot::start(query.starts + (index + h) * Dot::kStartWords);
+        const auto start = Query::start(query.starts + (index + h) * Query::kStartWords);
         for (int n = 0; n < kVectors; ++n) sums[n][h] = start;
       }
       for (int j = group * groups.size; j < groups.end(group); j += kStripChannels) {
@@ -253,11 +269,11 @@ void score_heads(const RowShape& shape, int heads, int first, const std::byte* p
           typename Dot::Codes key[kVectors];
           for (int n = 0; n < kVectors; ++n) {
             const int at = row + n * Dot::kLanes;
-            const int64_t place = int64_t{at / kBlockRows} * (shape.dim / 4) + j / 4 + i;
+            const int64_t place = int64_t{at / kBlockRows} * (shape.dim / 4) + j / 4;
             key[n] = codes.template load<i>(place, at % kBlockRows / Dot::kLanes);
           }
           for (int h = 0; h < kHeads; ++h) {
-            for (int n = 0; n < kVectors; ++n) Dot::add_key(sums[n][h], key[n], words + h * Dot::kQueryWords);
+            for (int n = 0; n < kVectors; ++n) Query::add(sums[n][h], key[n], words + h * Query::kWords);
           }
           words += word_step;
         });
@@ -266,7 +282,7 @@ void score_heads(const RowShape& shape, int heads, int first, const std::byte* p
         const Vec::F scale = scales.scale(group, row + n * Dot::kLanes);
         const Vec::F middle = scales.middle(group, row + n * Dot::kLanes, scale);
         for (int h = 0; h < kHeads; ++h) {
-          totals[n][h] = Vec::fma(scale, Dot::to_float(sums[n][h]), totals[n][h]);
+          totals[n][h] = Vec::fma(scale, Query::to_float(sums[n][h]), totals[n][h]);
           if constexpr (Scales::kHasMiddle)
             totals[n][h] = Vec::fma(middle, Vec::set(query.sums[index + h]), totals[n][h]);
         }
@@ -308,84 +324,119 @@ void score(const RowShape& shape, const std::byte* prepared, int heads, const Re
 
 // --- accumulate
 
-// The weights of one span of channels: of every group in it and head.
-template <int kHeads>
-struct SpanWeights {
-  alignas(64) int32_t words[kSpanGroups][kHeads][Dot::kWeightWords];
-  float units[kSpanGroups][kHeads];    // of a dot product
-  float middles[kSpanGroups][kHeads];  // Σ w·t
+// The weights of up to kHeads heads, as a page's values meet them: w over the largest of its head, times
+// kLargest.
+template <class Weights, int kHeads>
+struct HeadWeights {
+  float tops[4] = {1, 1, 1, 1};  // the largest of each
+  Vec::F scaled[kHeads][kPageVectors];
+  Vec::F alive[kPageVectors];  // not 0 where a row has a weight
+
+  explicit BUTTER_INLINE HeadWeights(const float* weights) {
+    Vec::F highest[4] = {Vec::zero(), Vec::zero(), Vec::zero(), Vec::zero()};
+    for (int i = 0; i < kPageVectors; ++i) {
+      for (int h = 0; h < kHeads; ++h) {
+        const Vec::F weight = Vec::load(weights + h * kPageRows + i * Dot::kLanes);
+        scaled[h][i] = weight;
+        alive[i] = h == 0 ? weight : Vec::add(alive[i], weight);
+        highest[h] = i == 0 ? weight : Vec::max(highest[h], weight);
+      }
+    }
+    if constexpr (Weights::kHasUnit) {
+      Dot::highest(highest[0], highest[1], highest[2], highest[3], tops);
+      for (int h = 0; h < kHeads; ++h) {
+        const Vec::F factor = Vec::set(tops[h] > kSmallest ? Weights::kLargest / tops[h] : 0);
+        for (int i = 0; i < kPageVectors; ++i) scaled[h][i] = Vec::mul(factor, scaled[h][i]);
+      }
+    }
+  }
+  // Below it there is nothing to add (and a reciprocal might be infinite).
+  static constexpr float kSmallest = 1e-33f;
 };
 
+// The same for a span of groups of channels: times the scale over the group's largest.
+template <class Weights, int kHeads>
+struct SpanWeights {
+  alignas(64) int32_t words[kSpanGroups][kHeads][Weights::kWords];
+  float units[kSpanGroups][kHeads];            // of a dot product
+  alignas(16) float middles[kSpanGroups * 4];  // Σ w·t
+};
+
+// tops[i] = the largest scale of group `first` + i, of rows that count.
+template <class Scales>
+BUTTER_INLINE void find_tops(const Scales& scales, const Vec::F* alive, int first, int count, float* tops) {
+  Vec::F highest[kSpanGroups];
+  for (int g = 0; g < count; ++g) {
+    highest[g] = Dot::keep(scales.scale(first + g, 0), alive[0]);
+    for (int i = 1; i < kPageVectors; ++i)
+      highest[g] = Vec::max(highest[g], Dot::keep(scales.scale(first + g, i * Dot::kLanes), alive[i]));
+  }
+  for (int g = count; g % 4 != 0; ++g) highest[g] = Vec::zero();
+  for (int g = 0; g < count; g += 4)
+    Dot::highest(highest[g], highest[g + 1], highest[g + 2], highest[g + 3], tops + g);
+}
+
 template <class Scales, int kHeads>
-BUTTER_INLINE void weigh_span(const Scales& scales, const float* weights, const Vec::F* alive,
-                              int first_group, int groups, SpanWeights<kHeads>& out) {
-  alignas(64) float products[kSpanGroups * kHeads][kPageRows];
-  Vec::F highest[kSpanGroups * kHeads + 3], middles[kSpanGroups * kHeads + 3];
-  for (int g = 0; g < groups; ++g) {
-    Vec::F scale[kPageVectors], middle[kPageVectors];
-    for (int i = 0; i < kPageVectors; ++i) {
-      scale[i] = Dot::keep(scales.scale(first_group + g, i * Dot::kLanes), alive[i]);
-      if constexpr (Scales::kHasMiddle)
-        middle[i] = Dot::keep(scales.middle(first_group + g, i * Dot::kLanes, scale[i]), alive[i]);
-    }
-    for (int h = 0; h < kHeads; ++h) {
-      const int at = g * kHeads + h;
-      highest[at] = middles[at] = Vec::zero();
-      for (int i = 0; i < kPageVectors; ++i) {
-        const Vec::F weight = Vec::load(weights + h * kPageRows + i * Dot::kLanes);
-        const Vec::F product = Vec::mul(weight, scale[i]);
-        Vec::store(products[at] + i * Dot::kLanes, product);
-        highest[at] = Vec::max(highest[at], product);
-        if constexpr (Scales::kHasMiddle) middles[at] = Vec::fma(weight, middle[i], middles[at]);
-      }
-    }
-  }
-  const int count = groups * kHeads;
-  for (int at = count; at % 4 != 0; ++at) highest[at] = middles[at] = Vec::zero();
-  alignas(16) float tops[kSpanGroups * kHeads + 3], sums[kSpanGroups * kHeads + 3];
-  for (int at = 0; at < count; at += 4) {
-    if constexpr (Dot::kWeightsHaveUnit)
-      Dot::highest(highest[at], highest[at + 1], highest[at + 2], highest[at + 3], tops + at);
+BUTTER_INLINE void weigh_group(const Scales& scales, const HeadWeights<WeightsOf<Scales>, kHeads>& heads,
+                               int group, int at, float top, SpanWeights<WeightsOf<Scales>, kHeads>& out) {
+  using Weights = WeightsOf<Scales>;
+  const Vec::F factor = Vec::set(!Weights::kHasUnit ? 1 : top > heads.kSmallest ? 1 / top : 0);
+  Vec::F scale[kPageVectors], middle[kPageVectors];
+  for (int i = 0; i < kPageVectors; ++i) {
+    const Vec::F own = Dot::keep(scales.scale(group, i * Dot::kLanes), heads.alive[i]);
+    scale[i] = Vec::mul(factor, own);
     if constexpr (Scales::kHasMiddle)
-      Vec::sums(middles[at], middles[at + 1], middles[at + 2], middles[at + 3], sums + at);
+      middle[i] = Dot::keep(scales.middle(group, i * Dot::kLanes, own), heads.alive[i]);
   }
-  for (int g = 0; g < groups; ++g) {
-    for (int h = 0; h < kHeads; ++h) {
-      const int at = g * kHeads + h;
-      if constexpr (Scales::kHasMiddle) out.middles[g][h] = sums[at];
-      float factor = 1;
-      out.units[g][h] = 1;
-      if constexpr (Dot::kWeightsHaveUnit) {
-        // Below the smallest number whose reciprocal is finite there is nothing to add.
-        const bool any = tops[at] > 1e-33f;
-        factor = any ? Dot::kLargestWeight / tops[at] : 0;
-        out.units[g][h] = any ? tops[at] * (1 / Dot::kLargestWeight) : 0;
-      }
-      Dot::pack_weights(products[at], factor, out.words[g][h]);
+  Vec::F sums[4] = {Vec::zero(), Vec::zero(), Vec::zero(), Vec::zero()};
+  for (int h = 0; h < kHeads; ++h) {
+    Vec::F numbers[kPageVectors];
+    for (int i = 0; i < kPageVectors; ++i) {
+      numbers[i] = Vec::mul(heads.scaled[h][i], scale[i]);
+      if constexpr (Scales::kHasMiddle) sums[h] = Vec::fma(heads.scaled[h][i], middle[i], sums[h]);
     }
+    Weights::pack(numbers, out.words[at][h]);
+    out.units[at][h] = heads.tops[h] * (1 / Weights::kLargest) * top;
   }
+  if constexpr (Scales::kHasMiddle) {
+    float* middles = out.middles + 4 * at;
+    Vec::sums(sums[0], sums[1], sums[2], sums[3], middles);
+    for (int h = 0; h < kHeads; ++h) middles[h] *= heads.tops[h] * (1 / Weights::kLargest);
+  }
+}
+
+// All groups of a span at once: one's arithmetic hides the latency of another's.
+template <class Scales, int kHeads>
+BUTTER_INLINE void weigh_span(const Scales& scales, const HeadWeights<WeightsOf<Scales>, kHeads>& heads,
+                              int first, int count, SpanWeights<WeightsOf<Scales>, kHeads>& out) {
+  alignas(16) float tops[kSpanGroups];
+  for (float& top : tops) top = 1;
+  if constexpr (WeightsOf<Scales>::kHasUnit) find_tops(scales, heads.alive, first, count, tops);
+  for (int g = 0; g < count; ++g) weigh_group<Scales, kHeads>(scales, heads, first + g, g, tops[g], out);
 }
 
 // kColumns columns of 16 channels from `column` on; kShare neighbours have a group in common. kPhased:
 // columns stand at the same places modulo 4 in every quad of rows, `column` at 0 (of 4 bits: modulo 2).
 template <class Scales, int kHeads, int kColumns, int kShare, bool kPhased>
 BUTTER_INLINE void accumulate_columns(const CodePlanes<Scales::kCodeBits>& codes, int dim, int column,
-                                      const SpanWeights<kHeads>& weights, int group, Ahead& ahead,
-                                      float* acc) {
-  typename Dot::Sum sums[kHeads][kColumns * kSubs];
+                                      const SpanWeights<WeightsOf<Scales>, kHeads>& weights, int group,
+                                      Ahead& ahead, float* acc) {
+  using Weights = WeightsOf<Scales>;
+  typename Weights::Sum sums[kHeads][kColumns * kSubs];
   for (auto& of_head : sums) {
-    for (auto& sum : of_head) sum = Dot::zero();
+    for (auto& sum : of_head) sum = Weights::zero();
   }
   const int all_columns = dim / kStripChannels;
   for (int high = 0; high < 4; ++high) {
     ahead.step();
+#pragma GCC unroll 1
     for (int low = 0; low < 4; ++low) {
       const int64_t place = int64_t{4 * high + low} * all_columns + column;
       typename Dot::Codes value[kColumns * kSubs];
       unrolled<kColumns>([&]<int c>() __attribute__((always_inline)) {
         for (int sub = 0; sub < kSubs; ++sub) {
           if constexpr (kPhased)
-            value[c * kSubs + sub] = codes.template load<c>(place + c, sub);
+            value[c * kSubs + sub] = codes.template load<c>(place, sub);
           else
             value[c * kSubs + sub] = codes.load_any(place + c, sub);
         }
@@ -393,48 +444,44 @@ BUTTER_INLINE void accumulate_columns(const CodePlanes<Scales::kCodeBits>& codes
       for (int h = 0; h < kHeads; ++h) {
         for (int c = 0; c < kColumns * kSubs; ++c) {
           const int32_t* words = weights.words[group + c / (kShare * kSubs)][h];
-          Dot::add_value(sums[h][c], value[c], Dot::weights_of(words, high, low));
+          Weights::add(sums[h][c], value[c], Weights::of_quad(words, high, low));
         }
       }
     }
   }
   for (int h = 0; h < kHeads; ++h) {
     for (int c = 0; c < kColumns * kSubs; ++c) {
-      const int g = group + c / (kShare * kSubs);
+      const int at = group + c / (kShare * kSubs);
       float* out = acc + h * dim + column * kStripChannels + c * Dot::kLanes;
       Vec::F sum = Vec::load(out);
-      if constexpr (Scales::kHasMiddle) sum = Vec::add(sum, Vec::set(weights.middles[g][h]));
-      Vec::store(out, Vec::fma(Vec::set(weights.units[g][h]), Dot::to_float(sums[h][c]), sum));
+      if constexpr (Scales::kHasMiddle) sum = Vec::add(sum, Vec::set(weights.middles[4 * at + h]));
+      Vec::store(out, Vec::fma(Vec::set(weights.units[at][h]), Weights::to_float(sums[h][c]), sum));
     }
   }
 }
 
 template <class Scales, int kHeads>
 void accumulate_heads(const RowShape& shape, const float* weights, const Record& record, float* acc) {
+  using Weights = WeightsOf<Scales>;
   constexpr int kBits = Scales::kCodeBits;
-  constexpr int kColumns = Dot::columns(kHeads);
+  constexpr int kColumns = Weights::columns(kHeads);
   const Groups groups = Scales::groups(shape);
   const Scales scales(shape, record);
   const CodePlanes<kBits> codes(record.data, shape.dim);
   const int all_columns = shape.dim / kStripChannels;
   Ahead ahead(record, 4 * ((all_columns + kColumns - 1) / kColumns));
-  Vec::F alive[kPageVectors];
-  for (int i = 0; i < kPageVectors; ++i) {
-    alive[i] = Vec::load(weights + i * Dot::kLanes);
-    for (int h = 1; h < kHeads; ++h)
-      alive[i] = Vec::add(alive[i], Vec::load(weights + h * kPageRows + i * Dot::kLanes));
-  }
+  const HeadWeights<Weights, kHeads> of_heads(weights);
   // Places of columns agree from quad to quad where a quad's columns are a multiple of what shares a byte.
   const bool phased = kBits == 8 || all_columns % (kBits == 4 ? 2 : 4) == 0;
   const bool pairs = phased && groups.size % 32 == 0;
   const bool quads = phased && groups.size % 64 == 0;
-  const int span = larger(kSpanChannels, groups.size) / kStripChannels;
-  SpanWeights<kHeads> of_span;
+  const int span = kSpanGroups * groups.size / kStripChannels;
+  SpanWeights<Weights, kHeads> of_span;
   for (int begin = 0; begin < all_columns; begin += span) {
     const int end = smaller(all_columns, begin + span);
     const int first_group = begin * kStripChannels / groups.size;
     const int last_group = (end * kStripChannels - 1) / groups.size;
-    weigh_span<Scales, kHeads>(scales, weights, alive, first_group, last_group - first_group + 1, of_span);
+    weigh_span<Scales, kHeads>(scales, of_heads, first_group, last_group - first_group + 1, of_span);
     int column = begin;
     const auto step = [&]<int kWidth, int kShare, bool kPhased>() __attribute__((always_inline)) {
       for (; column + kWidth <= end; column += kWidth) {
@@ -563,6 +610,17 @@ void encode_integers(int dim, const float* rows, const float* scales, uint8_t* c
   }
 }
 
+void find_largest(int dim, const float* rows, float* largest) {
+  for (int row = 0; row < kPageRows; ++row, rows += dim) {
+    Vec::F highest = Vec::zero();
+    for (int j = 0; j < dim; j += Dot::kLanes) {
+      const Vec::F x = Vec::load(rows + j);
+      highest = Vec::max(highest, Vec::max(x, Vec::sub(Vec::zero(), x)));
+    }
+    largest[row] = Vec::highest(highest);
+  }
+}
+
 // --- the table
 
 // Calls fn<AffineScales<bits>>().
@@ -574,10 +632,10 @@ auto for_bits(int bits, const Fn& fn) {
 }
 
 int64_t affine_prepared_bytes(const RowShape& shape, int heads) {
-  return prepared_bytes<AffineScales<8>>(shape, heads);
+  return for_bits(shape.bits, [&]<int kBits>() { return prepared_bytes<AffineScales<kBits>>(shape, heads); });
 }
 void affine_prepare(const RowShape& shape, const float* queries, int heads, std::byte* prepared) {
-  prepare<AffineScales<8>>(shape, queries, heads, prepared);
+  for_bits(shape.bits, [&]<int kBits>() { prepare<AffineScales<kBits>>(shape, queries, heads, prepared); });
 }
 void affine_score(const RowShape& shape, const std::byte* prepared, int heads, const Record& record,
                   float* scores) {
@@ -595,9 +653,9 @@ void affine_expand(const RowShape& shape, const Record& record, float* rows) {
 
 constexpr CodeKernelTable kCodeKernels = {
     {affine_prepared_bytes, affine_prepare, affine_score, affine_accumulate, affine_expand, encode_affine,
-     encode_integers},
+     encode_integers, find_largest},
     {prepared_bytes<ByteScales>, prepare<ByteScales>, score<ByteScales>, accumulate<ByteScales>,
-     expand_integers, encode_affine, encode_integers}};
+     expand_integers, encode_affine, encode_integers, find_largest}};
 
 }  // namespace
 }  // namespace butter::cpu

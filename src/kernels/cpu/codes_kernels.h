@@ -26,6 +26,8 @@ struct CodeKernels {
   // holds them. Of 8-bit integers: with the scales [64] given.
   void (*encode_affine)(const RowShape& shape, const float* rows, uint8_t* codes, std::byte* planes);
   void (*encode_integers)(int dim, const float* rows, const float* scales, uint8_t* codes);
+  // largest [64] = the largest magnitude of each of 64 rows.
+  void (*find_largest)(int dim, const float* rows, float* largest);
 };
 
 struct CodeKernelTable {

@@ -159,30 +159,79 @@ std::vector<float> hard_rows(int dim) {
   return rows;
 }
 
-TEST(CpuCodes, EncodersWriteTheReferencesBytes) {
+// A page as an instruction set encodes it, in its own order of bytes.
+struct EncodedPage {
+  EncodedPage(const CodeFormat& format, const RowShape& shape, Isa isa, const std::vector<float>& rows)
+      : record(static_cast<size_t>(format.record_bytes(shape.dim)), std::byte{0xee}) {
+    std::vector<std::byte> scratch(static_cast<size_t>(encode_scratch_bytes(shape.dim)));
+    format.cpu(isa).encode(shape, rows.data(), record.data(), &tail, scratch.data());
+  }
+
+  std::vector<std::byte> record;
+  RecordTail tail;
+};
+
+template <typename Fn>
+void for_each_encoding(const Fn& fn) {
   for (const CodeFormat& format : code_formats()) {
     for (int dim : kDims) {
       for (Side side : {Side::kKey, Side::kValue}) {
         for (const auto& rows : {random_values(3, int64_t{64} * dim, 1), hard_rows(dim)}) {
-          const Page page(format, dim, side, rows);
-          std::vector<std::byte> scratch(static_cast<size_t>(encode_scratch_bytes(dim)));
-          for (Isa isa : available_isas()) {
-            std::vector<std::byte> record(page.exchange.size(), std::byte{0xee}), exchange(record.size());
-            RecordTail tail;
-            format.cpu(isa).encode(page.shape, rows.data(), record.data(), &tail, scratch.data());
-            format.cpu(isa).export_record(page.shape, record.data(), exchange.data());
-            EXPECT_EQ(exchange, page.exchange) << describe(page.shape, isa);
-            EXPECT_EQ(std::memcmp(&tail, &page.tail, sizeof tail), 0) << describe(page.shape, isa);
-          }
+          for (Isa isa : available_isas()) fn(format, format.shape(dim, side), isa, rows);
         }
       }
     }
   }
 }
 
-// A query has 14 bits or more: a channel is off by 1/2 of largest / 16383, times a row's value around its
-// group's middle, at most half its range. What is left is float32: sums of `dim` products and of a few
-// numbers of their size.
+TEST(CpuCodes, AffineEncodersWriteTheReferencesBytes) {
+  for_each_encoding([](const CodeFormat& format, const RowShape& shape, Isa isa, const auto& rows) {
+    if (format.integers()) return;
+    const Page page(format, shape.dim, shape.side, rows);
+    const EncodedPage encoded(format, shape, isa, rows);
+    std::vector<std::byte> exchange(page.exchange.size());
+    format.cpu(isa).export_record(shape, encoded.record.data(), exchange.data());
+    EXPECT_EQ(exchange, page.exchange) << describe(shape, isa);
+  });
+}
+
+// Rotations sum in another order than the reference, so codes may differ where a value lies between two. All
+// are within half a step of what was turned: a step is 1/127 of the row's largest, rounded up by 1/16 at
+// most, or the smallest scale of the page.
+TEST(CpuCodes, IntegersAreWithinHalfAStep) {
+  for_each_encoding([](const CodeFormat& format, const RowShape& shape, Isa isa, const auto& rows) {
+    if (!format.integers()) return;
+    const EncodedPage encoded(format, shape, isa, rows);
+    std::vector<float> turned = rows, expanded(rows.size());
+    for (float& value : turned) value = std::clamp(value, -0x1p56f, 0x1p56f);
+    reference::aura_codec().turn(shape, kPageRows, turned.data());
+    format.cpu(isa).expand(shape, {encoded.record.data(), kPageRows, nullptr, 0, &encoded.tail},
+                           expanded.data());
+    const float smallest = std::ldexp(1.0f, encoded.tail.exponent[static_cast<int>(shape.side)] - 18);
+    for (int row = 0; row < kPageRows; ++row) {
+      float largest = 0, worst = 0;
+      for (int j = row * shape.dim; j < (row + 1) * shape.dim; ++j) {
+        const auto at = static_cast<size_t>(j);
+        largest = std::max(largest, std::fabs(turned[at]));
+        const float difference = std::fabs(expanded[at] - turned[at]);
+        worst = difference <= worst ? worst : difference;
+      }
+      EXPECT_LE(worst, 0.501f * std::max(largest * 17 / 16 / 127, smallest)) << describe(shape, isa) << row;
+    }
+  });
+}
+
+// What rounding takes: 4-bit codes meet queries of 7 bits and weights of 8, 6-bit codes queries of 14 bits
+// and weights of 8, 8-bit codes 14 bits and 15, at least.
+float query_step(const CodeFormat& format) {
+  return 1.0f / (format.bits == 4 ? 127 : 16383);
+}
+float weight_step(const CodeFormat& format) {
+  return 1.0f / (format.bits == 8 ? 32767 : 255);
+}
+
+// A channel of a query is off by half a step of the largest, times a row's value around its group's middle,
+// at most half its range, say the largest value. What is left is float32: sums of `dim` products.
 TEST(CpuCodes, ScoresEqualTheReferences) {
   for_each_page([](const Page& page) {
     if (page.shape.side == Side::kValue) return;
@@ -195,7 +244,7 @@ TEST(CpuCodes, ScoresEqualTheReferences) {
       plain.prepare(page.shape, queries.data(), heads, prepared.data());
       plain.score(page.shape, prepared.data(), heads, page.reference_record(), expected.data());
       const float size = static_cast<float>(dim) * largest_of(queries) * largest_of(page.exact);
-      const float bound = size * (0.5f / 16383 + 4e-7f);
+      const float bound = size * (0.5f * query_step(page.format) + 4e-7f);
       for (Isa isa : available_isas()) {
         const RowCodec& codec = page.format.cpu(isa);
         const std::vector<std::byte> record = page.imported(isa);
@@ -217,8 +266,8 @@ TEST(CpuCodes, ScoresEqualTheReferences) {
   });
 }
 
-// A weight times its row's scale has 15 bits or more of the page's largest: it is off by 1/2 of largest /
-// 32767, times a code around the middle, at most half a range: 64 rows of that. The rest is float32.
+// A weight times its row's scale is off by half a step of the largest weight times the largest scale, times a
+// code around the middle, at most half a range: say the largest value; 64 rows of that. The rest is float32.
 TEST(CpuCodes, SumsOfValuesEqualTheReferences) {
   for_each_page([](const Page& page) {
     if (page.shape.side == Side::kKey) return;
@@ -233,7 +282,7 @@ TEST(CpuCodes, SumsOfValuesEqualTheReferences) {
       std::vector<float> expected = before;
       page.format.reference().accumulate(page.shape, weights.data(), heads, page.reference_record(),
                                          expected.data());
-      const float bound = kPageRows * largest_of(page.exact) * (0.5f / 32767 + 4e-7f);
+      const float bound = kPageRows * largest_of(page.exact) * (0.5f * weight_step(page.format) + 4e-7f);
       for (Isa isa : available_isas()) {
         const std::vector<std::byte> record = page.imported(isa);
         std::vector<float> sums = before;

@@ -7,8 +7,8 @@
 #include "kernels/cpu/aura_int8.h"
 #include "kernels/cpu/codes_kernels.h"
 #include "kernels/cpu/codes_layout.h"
+#include "kernels/cpu/rotate.h"
 #include "kernels/reference/formats.h"
-#include "kernels/rotation.h"
 #include "kernels/scale_byte.h"
 
 namespace butter::cpu {
@@ -47,30 +47,14 @@ void export_record(const RowShape& shape, const std::byte* record, std::byte* ex
   std::memcpy(exchange + codes, record + codes, kPageRows);
 }
 
-void turn(const RowShape& shape, int64_t count, float* rows) {
-  for (int64_t row = 0; row < count; ++row) {
-    rotate(shape.layer, shape.side, shape.dim, rows + row * shape.dim);
-  }
-}
-
-void finish(const RowShape& shape, int heads, float* acc) {
-  for (int head = 0; head < heads; ++head) {
-    rotate_back(shape.layer, shape.side, shape.dim, acc + int64_t{head} * shape.dim);
-  }
-}
-
-// The scales of 64 turned rows, rounded up so that no code leaves the range: bytes, and their values.
-void scale_rows(const RowShape& shape, const float* rows, uint8_t* bytes, float* values, int8_t* exponent) {
-  float scales[kPageRows];
+// The scales of rows whose largest values are given, rounded up so that no code leaves the range: bytes, and
+// their values in place of the largest.
+void scale_rows(float* largest, uint8_t* bytes, int8_t* exponent) {
+  for (int row = 0; row < kPageRows; ++row) largest[row] /= kLargestCode;
+  *exponent = scale_exponent(*std::max_element(largest, largest + kPageRows), ScaleRounding::kUp);
   for (int row = 0; row < kPageRows; ++row) {
-    float largest = 0;
-    for (int j = 0; j < shape.dim; ++j) largest = std::max(largest, std::abs(rows[row * shape.dim + j]));
-    scales[row] = largest / kLargestCode;
-  }
-  *exponent = scale_exponent(*std::max_element(scales, scales + kPageRows), ScaleRounding::kUp);
-  for (int row = 0; row < kPageRows; ++row) {
-    bytes[row] = scale_byte(scales[row], *exponent, ScaleRounding::kUp);
-    values[row] = scale_value(bytes[row], *exponent);
+    bytes[row] = scale_byte(largest[row], *exponent, ScaleRounding::kUp);
+    largest[row] = scale_value(bytes[row], *exponent);
   }
 }
 
@@ -87,17 +71,29 @@ struct Verbs {
     const int64_t values = int64_t{kPageRows} * shape.dim;
     auto* turned = reinterpret_cast<float*>(scratch);
     auto* codes = reinterpret_cast<uint8_t*>(turned + values);
-    for (int64_t i = 0; i < values; ++i) turned[i] = std::clamp(rows[i], -kLargestValue, kLargestValue);
-    turn(shape, kPageRows, turned);
-    auto* bytes = reinterpret_cast<uint8_t*>(record + code_bytes(shape.dim, 8));
     float scales[kPageRows];
-    scale_rows(shape, turned, bytes, scales, &tail->exponent[static_cast<int>(shape.side)]);
+    kernels<kIsa>().find_largest(shape.dim, rows, scales);
+    if (*std::max_element(scales, scales + kPageRows) > kLargestValue) {
+      for (int64_t i = 0; i < values; ++i) turned[i] = std::clamp(rows[i], -kLargestValue, kLargestValue);
+      rotate_rows(kIsa, shape, kPageRows, turned);
+    } else {
+      rotate_rows(kIsa, shape, kPageRows, rows, turned);
+    }
+    kernels<kIsa>().find_largest(shape.dim, turned, scales);
+    auto* bytes = reinterpret_cast<uint8_t*>(record + code_bytes(shape.dim, 8));
+    scale_rows(scales, bytes, &tail->exponent[static_cast<int>(shape.side)]);
     kernels<kIsa>().encode_integers(shape.dim, turned, scales, codes);
     pack_codes(order_of(shape), codes, record);
   }
   static void expand(const RowShape& shape, const Record& record, float* rows) {
     if (!fits(shape)) return plain().expand(shape, record, rows);
     kernels<kIsa>().expand(shape, record, rows);
+  }
+  static void turn(const RowShape& shape, int64_t count, float* rows) {
+    rotate_rows(kIsa, shape, count, rows);
+  }
+  static void finish(const RowShape& shape, int heads, float* acc) {
+    rotate_rows_back(kIsa, shape, heads, acc);
   }
   static void decode(const RowShape& shape, const Record& record, float* rows) {
     expand(shape, record, rows);
@@ -111,8 +107,7 @@ struct Verbs {
     if (!fits(shape)) return plain().prepare(shape, queries, heads, prepared);
     // Behind what the kernels write there is room for the queries: prepared_bytes() says so.
     auto* turned = reinterpret_cast<float*>(prepared + kernels<kIsa>().prepared_bytes(shape, heads));
-    std::copy_n(queries, int64_t{heads} * shape.dim, turned);
-    turn(shape, heads, turned);
+    rotate_rows(kIsa, shape, heads, queries, turned);
     kernels<kIsa>().prepare(shape, turned, heads, prepared);
   }
   static void score(const RowShape& shape, const std::byte* prepared, int heads, const Record& record,
@@ -128,17 +123,10 @@ struct Verbs {
 };
 
 template <Isa kIsa>
-constexpr RowCodec kCodec = {Verbs<kIsa>::encode,
-                             Verbs<kIsa>::decode,
-                             Verbs<kIsa>::prepared_bytes,
-                             Verbs<kIsa>::prepare,
-                             Verbs<kIsa>::score,
-                             Verbs<kIsa>::accumulate,
-                             finish,
-                             turn,
-                             Verbs<kIsa>::expand,
-                             export_record,
-                             import_record};
+constexpr RowCodec kCodec = {Verbs<kIsa>::encode,  Verbs<kIsa>::decode, Verbs<kIsa>::prepared_bytes,
+                             Verbs<kIsa>::prepare, Verbs<kIsa>::score,  Verbs<kIsa>::accumulate,
+                             Verbs<kIsa>::finish,  Verbs<kIsa>::turn,   Verbs<kIsa>::expand,
+                             export_record,        import_record};
 
 }  // namespace
 
