@@ -118,9 +118,7 @@ Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& op
 }
 
 std::vector<std::string> cache_format_names() {
-  std::vector<std::string> names;
-  for (const RowFormat* format : row_formats()) names.emplace_back(format->name);
-  return names;
+  return scheme_choices();
 }
 
 Result<BuildInfo> build_info() {
