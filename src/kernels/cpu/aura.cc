@@ -11,9 +11,9 @@
 
 #include "kernels/cpu/aura_kernels.h"
 #include "kernels/cpu/aura_layout.h"
+#include "kernels/cpu/aura_seal.h"
 #include "kernels/cpu/formats.h"
 #include "kernels/cpu/rotate.h"
-#include "kernels/reference/formats.h"
 #include "kernels/trellis.h"
 
 namespace butter::cpu {
@@ -103,9 +103,9 @@ template <Isa kIsa>
 struct Verbs {
   static void encode(const RowShape& shape, const float* rows, std::byte* record, RecordTail* tail,
                      std::byte* scratch) {
-    reference::aura_codec().encode(shape, rows, record, tail, scratch);
-    const int64_t bytes = kPageRows * (trellis_row_bytes(shape.bits, shape.dim) + 1);
+    aura_encode(kIsa, shape, rows, record, tail, scratch);
     if (!aura_interleaves(shape.dim)) return;
+    const int64_t bytes = kPageRows * (trellis_row_bytes(shape.bits, shape.dim) + 1);
     std::memcpy(scratch, record, static_cast<size_t>(bytes));
     aura_import(shape, scratch, record);
   }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/aura_layout.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/trellis.h"
@@ -29,44 +30,52 @@ constexpr int offset_in_unit(int row, int byte) {
   return row / 8 * 64 * kBits + byte / 8 * 64 + row % 8 * 8 + byte % 8;
 }
 
-// Every piece of the codes, between the exchange form and the record: a pass of some ns for each row.
-template <int kBits, Side kSide, bool kImport>
-void move_pieces(int dim, const std::byte* from, std::byte* to) {
+// Every piece of a unit of codes: from the record to rows, or back; rows stand `stride` bytes apart.
+template <int kBits, Side kSide, bool kToRows, typename Unit, typename Rows>
+void move_unit(Unit* unit, Rows* rows, int64_t stride) {
   constexpr int kUnitRowBytes = 8 * kBits, kPiece = kSide == Side::kKey ? 8 : 2;
-  const int64_t row_bytes = trellis_row_bytes(kBits, dim);
-  for (int64_t unit = 0; unit < dim / kAuraUnit; ++unit) {
-    const int64_t base = unit * kUnitRowBytes * kPageRows;
-    for (int row = 0; row < kPageRows; ++row) {
-      const int64_t exchange = row * row_bytes + unit * kUnitRowBytes;
-      for (int byte = 0; byte < kUnitRowBytes; byte += kPiece) {
-        const int64_t record = base + offset_in_unit<kBits, kSide>(row, byte);
-        if constexpr (kImport) {
-          std::memcpy(to + record, from + exchange + byte, kPiece);
-        } else {
-          std::memcpy(to + exchange + byte, from + record, kPiece);
-        }
+  for (int row = 0; row < kPageRows; ++row, rows += stride) {
+    for (int byte = 0; byte < kUnitRowBytes; byte += kPiece) {
+      if constexpr (kToRows) {
+        std::memcpy(rows + byte, unit + offset_in_unit<kBits, kSide>(row, byte), kPiece);
+      } else {
+        std::memcpy(unit + offset_in_unit<kBits, kSide>(row, byte), rows + byte, kPiece);
       }
     }
   }
 }
 
-template <int kBits, bool kImport>
-void move_codes(const RowShape& shape, const std::byte* from, std::byte* to) {
-  if (shape.side == Side::kKey) return move_pieces<kBits, Side::kKey, kImport>(shape.dim, from, to);
-  move_pieces<kBits, Side::kValue, kImport>(shape.dim, from, to);
+template <int kBits, bool kToRows, typename Unit, typename Rows>
+void move_unit_of(Side side, Unit* unit, Rows* rows, int64_t stride) {
+  if (side == Side::kKey) return move_unit<kBits, Side::kKey, kToRows>(unit, rows, stride);
+  move_unit<kBits, Side::kValue, kToRows>(unit, rows, stride);
 }
 
-template <bool kImport>
-void move_record(const RowShape& shape, const std::byte* from, std::byte* to) {
-  const int64_t code_bytes = kPageRows * trellis_row_bytes(shape.bits, shape.dim);
-  if (!aura_interleaves(shape.dim)) {
-    std::memcpy(to, from, static_cast<size_t>(code_bytes + kPageRows));
-    return;
+template <bool kToRows, typename Unit, typename Rows>
+void move_unit_of(const RowShape& shape, Unit* unit, Rows* rows, int64_t stride) {
+  if (shape.bits == 2) return move_unit_of<2, kToRows>(shape.side, unit, rows, stride);
+  if (shape.bits == 3) return move_unit_of<3, kToRows>(shape.side, unit, rows, stride);
+  move_unit_of<4, kToRows>(shape.side, unit, rows, stride);
+}
+
+// Codes of one unit after the other, then the scales. `exchange` and `record`: one of them is written.
+template <bool kToRows, typename Record, typename Exchange>
+void move_codes(const RowShape& shape, Record* record, Exchange* exchange) {
+  const int64_t row_bytes = trellis_row_bytes(shape.bits, shape.dim), unit_bytes = int64_t{8} * shape.bits;
+  for (int64_t unit = 0; unit < shape.dim / kAuraUnit; ++unit) {
+    move_unit_of<kToRows>(shape, record + unit * unit_bytes * kPageRows, exchange + unit * unit_bytes,
+                          row_bytes);
   }
-  if (shape.bits == 2) move_codes<2, kImport>(shape, from, to);
-  if (shape.bits == 3) move_codes<3, kImport>(shape, from, to);
-  if (shape.bits == 4) move_codes<4, kImport>(shape, from, to);
-  std::memcpy(to + code_bytes, from + code_bytes, kPageRows);
+}
+
+int64_t record_bytes(const RowShape& shape) {
+  return kPageRows * (trellis_row_bytes(shape.bits, shape.dim) + 1);
+}
+
+// What is in the same place in both orders: all of a record, or its scales.
+void copy_the_rest(const RowShape& shape, const std::byte* from, std::byte* to) {
+  const int64_t bytes = record_bytes(shape), same = aura_interleaves(shape.dim) ? kPageRows : bytes;
+  std::memcpy(to + bytes - same, from + bytes - same, static_cast<size_t>(same));
 }
 
 }  // namespace
@@ -96,12 +105,33 @@ int aura_value_channel(int bits, int dim, int i) {
   return lane / 2 * 8 + vector * 2 + lane % 2;
 }
 
+void aura_gather(const RowShape& shape, const std::byte* record, int first,
+                 uint8_t (*rows)[kAuraGatheredBytes]) {
+  const int64_t row_bytes = trellis_row_bytes(shape.bits, shape.dim);
+  const int64_t begin = int64_t{shape.bits} * first / 8, before = (begin == 0 ? row_bytes : begin) - 1;
+  std::memset(rows, 0, size_t{kPageRows} * kAuraGatheredBytes);
+  for (int row = 0; row < kPageRows; ++row) {
+    rows[row][0] = static_cast<uint8_t>(record[aura_code_offset(shape, row, before)]);
+  }
+  if (aura_interleaves(shape.dim)) {
+    move_unit_of<true>(shape, record + begin * kPageRows, reinterpret_cast<std::byte*>(rows[0] + 1),
+                       kAuraGatheredBytes);
+    return;
+  }
+  const int64_t unit_bytes = int64_t{8} * shape.bits, length = std::min(row_bytes - begin, unit_bytes);
+  for (int row = 0; row < kPageRows; ++row) {
+    std::memcpy(rows[row] + 1, record + row * row_bytes + begin, static_cast<size_t>(length));
+  }
+}
+
 void aura_import(const RowShape& shape, const std::byte* exchange, std::byte* record) {
-  move_record<true>(shape, exchange, record);
+  if (aura_interleaves(shape.dim)) move_codes<false>(shape, record, exchange);
+  copy_the_rest(shape, exchange, record);
 }
 
 void aura_export(const RowShape& shape, const std::byte* record, std::byte* exchange) {
-  move_record<false>(shape, record, exchange);
+  if (aura_interleaves(shape.dim)) move_codes<true>(shape, record, exchange);
+  copy_the_rest(shape, record, exchange);
 }
 
 }  // namespace butter::cpu

@@ -34,6 +34,12 @@ int64_t aura_code_offset(const RowShape& shape, int row, int64_t byte);
 // The channel (of a unit of 64) that place i (of the unit) of a value accumulator holds.
 int aura_value_channel(int bits, int dim, int i);
 
+// 64 channels of all rows, from `first` (a multiple of 64) on, row by row: the byte of codes before them,
+// those bytes, and zeros. (What lies past a row's end is zeros too.)
+constexpr int kAuraGatheredBytes = 40;
+void aura_gather(const RowShape& shape, const std::byte* record, int first,
+                 uint8_t (*rows)[kAuraGatheredBytes]);
+
 // The exchange form of a record to the CPU's order, and back. The scales are the same in both.
 void aura_import(const RowShape& shape, const std::byte* exchange, std::byte* record);
 void aura_export(const RowShape& shape, const std::byte* record, std::byte* exchange);

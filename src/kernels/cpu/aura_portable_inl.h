@@ -1,8 +1,10 @@
 // Aura records in plain C++, for files that are compiled for one instruction set or for none: internal
-// linkage throughout. A row's codes are gathered, become int8 levels one by one (64 levels stay in L1), and
-// meet the queries or the weights in loops that the compiler turns into vectors.
+// linkage throughout. 64 channels of a page at a time: the codes are gathered row by row and become int8
+// levels one by one, [64 rows][64] in L1, which meet the queries or the weights in loops that the compiler
+// turns into vectors.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -52,48 +54,38 @@ inline void row_scales(const uint8_t* bytes, float* scales) {
   }
 }
 
-// Turns the codes of one row into levels, a chunk at a time. The bytes of a chunk are gathered first, with
-// the byte before them, so that a window never needs another chunk.
-class RowReader {
- public:
-  RowReader(const RowShape& shape, const std::byte* codes)
-      : shape_(shape), codes_(codes), levels_(trellis_table(shape.bits).levels.data()) {}
-
-  // Levels of channels [first, first + 64) or to the row's end; returns how many. `first` is a multiple
-  // of 64.
-  int read(int row, int first, int8_t* levels) const {
-    const int count = shape_.dim - first < kChunk ? shape_.dim - first : kChunk;
-    uint8_t bytes[40] = {};  // the byte before, 8 for each bit of a code, and room to read past them
-    gather(row, first, count, bytes);
-    for (int j = 0; j < count; ++j) {
-      const int bit = shape_.bits * (j + 1) - kTrellisWindowBits + 8;
-      const int window = (bytes[bit / 8] | bytes[bit / 8 + 1] << 8) >> bit % 8;
-      levels[j] = levels_[window & (kTrellisStates - 1)];
-    }
-    return count;
-  }
-
- private:
-  void gather(int row, int first, int count, uint8_t* bytes) const {
-    const int64_t row_bytes = int64_t{shape_.bits} * shape_.dim / 8;
-    const int64_t begin = int64_t{shape_.bits} * first / 8, length = int64_t{shape_.bits} * count / 8;
-    copy(row, begin == 0 ? row_bytes - 1 : begin - 1, 1, bytes);
-    if (shape_.dim % kChunk != 0) return copy(row, begin, length, bytes + 1);
-    const int64_t piece = shape_.side == Side::kKey ? 8 : 2;
-    for (int64_t i = 0; i < length; i += piece) copy(row, begin + i, piece, bytes + 1 + i);
-  }
-  void copy(int row, int64_t byte, int64_t count, uint8_t* to) const {
-    std::memcpy(to, codes_ + aura_code_offset(shape_, row, byte), static_cast<size_t>(count));
-  }
-
-  RowShape shape_;
-  const std::byte* codes_;
-  const int8_t* levels_;
+// 64 channels of a page, as levels. Those past a row's end are those of zero bits.
+struct Levels {
+  alignas(64) int8_t rows[kPageRows][kChunk];
 };
 
-inline int32_t dot(const int8_t* a, const int8_t* b, int count) {
+template <int kBits>
+void look_up(const uint8_t (*gathered)[kAuraGatheredBytes], Levels& levels) {
+  const int8_t* table = trellis_table(kBits).levels.data();
+  for (int row = 0; row < kPageRows; ++row) {
+    for (int group = 0; group < kChunk / 8; ++group) {
+      uint64_t bits;  // the byte before the group's, and its own
+      std::memcpy(&bits, gathered[row] + kBits * group, sizeof bits);
+      int8_t* to = levels.rows[row] + 8 * group;
+      for (int j = 0; j < 8; ++j) {
+        to[j] = table[bits >> (kBits * (j + 1) + 8 - kTrellisWindowBits) & (kTrellisStates - 1)];
+      }
+    }
+  }
+}
+
+// Channels [first, first + 64); `first` is a multiple of 64.
+inline void read_levels(const RowShape& shape, const std::byte* record, int first, Levels& levels) {
+  uint8_t gathered[kPageRows][kAuraGatheredBytes];
+  aura_gather(shape, record, first, gathered);
+  if (shape.bits == 2) return look_up<2>(gathered, levels);
+  if (shape.bits == 3) return look_up<3>(gathered, levels);
+  look_up<4>(gathered, levels);
+}
+
+inline int32_t dot(const int8_t* a, const int8_t* b) {
   int32_t sum = 0;
-  for (int j = 0; j < count; ++j) sum += int32_t{a[j]} * b[j];
+  for (int j = 0; j < kChunk; ++j) sum += int32_t{a[j]} * b[j];
   return sum;
 }
 
@@ -102,25 +94,24 @@ void order_query(const RowShape& shape, const int8_t* natural, int8_t* ordered) 
 }
 
 void score(const RowShape& shape, const std::byte* prepared, int heads, const Record& record, float* scores) {
-  const RowReader reader(shape, record.data);
   const int64_t stride = static_cast<int64_t>(sizeof(AuraQuery)) + padded(shape.dim);
-  const float unit_scale = page_scale(shape, record);
-  float scales[kPageRows];
-  row_scales(scales_of(shape, record), scales);
-  for (int row = 0; row < kPageRows; ++row) {
-    prefetch_share(record, row, kPageRows);
-    for (int h = 0; h < heads; ++h) scores[h * kPageRows + row] = 0;
-    for (int first = 0; first < shape.dim; first += kChunk) {
-      alignas(64) int8_t levels[kChunk];
-      const int count = reader.read(row, first, levels);
+  std::fill(scores, scores + heads * kPageRows, 0.0F);
+  for (int first = 0; first < shape.dim; first += kChunk) {
+    Levels levels;
+    read_levels(shape, record.data, first, levels);
+    for (int row = 0; row < kPageRows; ++row) {
+      if (first == 0) prefetch_share(record, row, kPageRows);
       for (int h = 0; h < heads; ++h) {
         const std::byte* values = prepared + h * stride + sizeof(AuraQuery) + first;
         // Whole numbers below 2^24: exact.
         scores[h * kPageRows + row] +=
-            static_cast<float>(dot(levels, reinterpret_cast<const int8_t*>(values), count));
+            static_cast<float>(dot(levels.rows[row], reinterpret_cast<const int8_t*>(values)));
       }
     }
   }
+  float scales[kPageRows];
+  row_scales(scales_of(shape, record), scales);
+  const float unit_scale = page_scale(shape, record);
   for (int h = 0; h < heads; ++h) {
     AuraQuery query;
     std::memcpy(&query, prepared + h * stride, sizeof query);
@@ -145,43 +136,39 @@ inline float quantise_weights(const float* weights, const float* scales, uint8_t
   return largest * (1.0F / 255);
 }
 
+// Adds what one head's weights make of 64 channels. `channels` of them are the row's.
+inline void add_weighted(const RowShape& shape, const Levels& levels, const uint8_t* weights, float factor,
+                         int channels, float* acc) {
+  int32_t sums[kChunk] = {};
+  for (int row = 0; row < kPageRows; ++row) {
+    const auto weight = static_cast<int16_t>(weights[row]);
+    if (weight == 0) continue;
+    // Products fit in 16 bits.
+    for (int j = 0; j < kChunk; ++j) sums[j] += static_cast<int16_t>(weight * levels.rows[row][j]);
+  }
+  for (int i = 0; i < channels; ++i) {
+    acc[i] += factor * static_cast<float>(sums[aura_value_channel(shape.bits, shape.dim, i)]);
+  }
+}
+
 void accumulate(const RowShape& shape, const float* weights, int heads, const Record& record, float* acc) {
-  constexpr int kHeads = 8;
-  const RowReader reader(shape, record.data);
   const float unit_scale = page_scale(shape, record) * trellis_table(shape.bits).step;
   float scales[kPageRows];
   row_scales(scales_of(shape, record), scales);
-  for (int begin = 0; begin < heads; begin += kHeads) {
-    const int count = heads - begin < kHeads ? heads - begin : kHeads;
-    uint8_t whole[kHeads][kPageRows];
-    float factor[kHeads];
-    for (int h = 0; h < count; ++h) {
-      factor[h] = unit_scale * quantise_weights(weights + (begin + h) * kPageRows, scales, whole[h]);
-    }
-    for (int first = 0; first < shape.dim; first += kChunk) {
-      int32_t sums[kHeads][kChunk] = {};
-      int channels = 0;
-      for (int row = 0; row < kPageRows; ++row) {
-        if (begin == 0 && first == 0) prefetch_share(record, row, kPageRows);
-        alignas(64) int8_t levels[kChunk] = {};
-        channels = reader.read(row, first, levels);
-        for (int h = 0; h < count; ++h) {
-          const int32_t weight = whole[h][row];
-          for (int j = 0; j < kChunk; ++j) sums[h][j] += weight * levels[j];
-        }
-      }
-      for (int h = 0; h < count; ++h) {
-        float* to = acc + (begin + h) * shape.dim + first;
-        for (int i = 0; i < channels; ++i) {
-          to[i] += factor[h] * static_cast<float>(sums[h][aura_value_channel(shape.bits, shape.dim, i)]);
-        }
-      }
+  for (int first = 0; first < shape.dim; first += kChunk) {
+    prefetch_share(record, first / kChunk, (shape.dim + kChunk - 1) / kChunk);
+    Levels levels;
+    read_levels(shape, record.data, first, levels);
+    const int channels = shape.dim - first < kChunk ? shape.dim - first : kChunk;
+    for (int h = 0; h < heads; ++h) {
+      uint8_t whole[kPageRows];
+      const float factor = unit_scale * quantise_weights(weights + h * kPageRows, scales, whole);
+      add_weighted(shape, levels, whole, factor, channels, acc + h * shape.dim + first);
     }
   }
 }
 
 void expand(const RowShape& shape, const Record& record, float* rows) {
-  const RowReader reader(shape, record.data);
   const float unit_scale = page_scale(shape, record) * trellis_table(shape.bits).step;
   float scales[kPageRows];
   row_scales(scales_of(shape, record), scales);
@@ -189,13 +176,14 @@ void expand(const RowShape& shape, const Record& record, float* rows) {
   for (int i = 0; i < kChunk; ++i) {
     place[i] = shape.side == Side::kKey ? i : aura_value_channel(shape.bits, shape.dim, i);
   }
-  for (int row = 0; row < kPageRows; ++row) {
-    const float scale = unit_scale * scales[row];
-    for (int first = 0; first < shape.dim; first += kChunk) {
-      int8_t levels[kChunk];
-      const int count = reader.read(row, first, levels);
+  for (int first = 0; first < shape.dim; first += kChunk) {
+    Levels levels;
+    read_levels(shape, record.data, first, levels);
+    const int channels = shape.dim - first < kChunk ? shape.dim - first : kChunk;
+    for (int row = 0; row < kPageRows; ++row) {
+      const float scale = unit_scale * scales[row];
       float* to = rows + int64_t{row} * shape.dim + first;
-      for (int i = 0; i < count; ++i) to[i] = scale * levels[place[i]];
+      for (int i = 0; i < channels; ++i) to[i] = scale * levels.rows[row][place[i]];
     }
   }
 }
