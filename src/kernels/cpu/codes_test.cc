@@ -301,5 +301,90 @@ TEST(CpuCodes, SumsOfValuesEqualTheReferences) {
   });
 }
 
+// Rows that weigh nothing for any head may hold anything.
+TEST(CpuCodes, HiddenRowsMayHoldNotANumber) {
+  for_each_page([](const Page& page) {
+    if (page.shape.side == Side::kKey || page.format.integers()) return;
+    const int dim = page.shape.dim, heads = 3;
+    const auto hidden = [](int row) { return row < 4 || row % 5 == 3; };
+    std::vector<float> weights(heads * kPageRows);
+    for (int i = 0; i < heads * kPageRows; ++i)
+      weights[static_cast<size_t>(i)] = hidden(i % kPageRows) ? 0 : 1.0f / static_cast<float>(1 + i % 9);
+    const int planes = 2 * ((dim + page.shape.group - 1) / page.shape.group);
+    for (Isa isa : available_isas()) {
+      std::vector<std::byte> record = page.imported(isa);
+      std::vector<float> expected(static_cast<size_t>(heads * dim)), sums(expected.size());
+      const Record read{record.data(), kPageRows, nullptr, 0, &page.tail};
+      const RowCodec& codec = page.format.cpu(isa);
+      codec.accumulate(page.shape, weights.data(), heads, read, expected.data());
+      const uint16_t poison[] = {0x7e00, 0x7c00};  // NaN, infinity
+      for (int plane = 0; plane < planes; ++plane) {
+        for (int row = 0; row < kPageRows; ++row) {
+          const int64_t at = cpu::code_bytes(dim, page.shape.bits) + 2 * (plane * kPageRows + row);
+          if (hidden(row)) std::memcpy(record.data() + at, &poison[row % 2], 2);
+        }
+      }
+      codec.accumulate(page.shape, weights.data(), heads, read, sums.data());
+      EXPECT_EQ(sums, expected) << describe(page.shape, isa);
+    }
+  });
+}
+
+TEST(CpuCodes, WeightsOfZeroAddNothing) {
+  for_each_page([](const Page& page) {
+    if (page.shape.side == Side::kKey) return;
+    const std::vector<float> weights(2 * kPageRows);
+    const std::vector<float> before = random_values(31, 2 * page.shape.dim);
+    for (Isa isa : available_isas()) {
+      const std::vector<std::byte> record = page.imported(isa);
+      std::vector<float> sums = before;
+      page.format.cpu(isa).accumulate(page.shape, weights.data(), 2,
+                                      {record.data(), kPageRows, nullptr, 0, &page.tail}, sums.data());
+      EXPECT_EQ(sums, before) << describe(page.shape, isa);
+    }
+  });
+}
+
+TEST(CpuCodes, QueriesOfZeroScoreNothing) {
+  for_each_page([](const Page& page) {
+    if (page.shape.side == Side::kValue) return;
+    const std::vector<float> queries(static_cast<size_t>(page.shape.dim));
+    std::vector<std::byte> prepared(static_cast<size_t>(prepared_bytes_limit(page.shape.dim, 1)));
+    for (Isa isa : available_isas()) {
+      const std::vector<std::byte> record = page.imported(isa);
+      std::vector<float> scores(kPageRows, NAN);
+      page.format.cpu(isa).prepare(page.shape, queries.data(), 1, prepared.data());
+      page.format.cpu(isa).score(page.shape, prepared.data(), 1,
+                                 {record.data(), kPageRows, nullptr, 0, &page.tail}, scores.data());
+      EXPECT_EQ(scores, std::vector<float>(kPageRows)) << describe(page.shape, isa);
+    }
+  });
+}
+
+// Widths that are no multiple of 16 keep the exchange form, and the reference's arithmetic.
+TEST(CpuCodes, OddWidthsKeepTheExchangeForm) {
+  for (const CodeFormat& format : code_formats()) {
+    for (int dim : {8, 24, 40, 72}) {
+      const std::vector<float> rows = random_values(5, int64_t{64} * dim);
+      const Page page(format, dim, Side::kKey, rows);
+      const std::vector<float> queries = random_values(6, 3 * dim);
+      std::vector<std::byte> prepared(static_cast<size_t>(prepared_bytes_limit(dim, 3)));
+      std::vector<float> expected(3 * kPageRows), scores(expected.size());
+      page.format.reference().prepare(page.shape, queries.data(), 3, prepared.data());
+      page.format.reference().score(page.shape, prepared.data(), 3, page.reference_record(), expected.data());
+      for (Isa isa : available_isas()) {
+        const std::vector<std::byte> record = page.imported(isa);
+        EXPECT_EQ(record, page.exchange) << describe(page.shape, isa);
+        EXPECT_EQ(EncodedPage(format, page.shape, isa, rows).record, page.exchange)
+            << describe(page.shape, isa);
+        format.cpu(isa).prepare(page.shape, queries.data(), 3, prepared.data());
+        format.cpu(isa).score(page.shape, prepared.data(), 3,
+                              {record.data(), kPageRows, nullptr, 0, &page.tail}, scores.data());
+        EXPECT_EQ(scores, expected) << describe(page.shape, isa);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace butter
