@@ -29,6 +29,10 @@ const SealKernel& seal_kernel([[maybe_unused]] Isa isa, [[maybe_unused]] const R
   return kSealPortable;
 }
 
+const SealMetric& metric_of(const SealKernel& kernel, int bits) {
+  return kernel.metrics[bits - 2];
+}
+
 // --- costs
 
 // costs [64] of one cell in the order [h][q], less the smallest.
@@ -53,7 +57,7 @@ std::array<float, kTrellisStates> cell_costs(const SealMetric& metric, int bits,
 
 struct NarrowCosts {
   explicit NarrowCosts(const SealKernel& kernel, int bits) {
-    const SealMetric& metric = kernel.metric[bits - 2];
+    const SealMetric& metric = metric_of(kernel, bits);
     for (int cell = 0; cell < metric.cells; ++cell) {
       const auto costs = cell_costs(metric, bits, cell);
       for (size_t i = 0; i < costs.size(); ++i)
@@ -65,7 +69,7 @@ struct NarrowCosts {
 
 struct WideCosts {
   explicit WideCosts(const SealKernel& kernel, int bits) {
-    const SealMetric& metric = kernel.metric[bits - 2];
+    const SealMetric& metric = metric_of(kernel, bits);
     // After `normalise` values no cost may have left int16 (see aura_seal_inl.h).
     const float limit = static_cast<float>(16000 >> bits) / static_cast<float>(metric.normalise + 2);
     for (int cell = 0; cell < metric.cells; ++cell) {
@@ -173,7 +177,7 @@ void aura_encode(Isa isa, const RowShape& shape, const float* rows, std::byte* r
                  std::byte* scratch) {
   const int dim = shape.dim;
   const SealKernel& kernel = seal_kernel(isa, shape);
-  const SealMetric& metric = kernel.metric[shape.bits - 2];
+  const SealMetric& metric = metric_of(kernel, shape.bits);
   const TrellisTable& table = trellis_table(shape.bits);
   const Workspace work = lay_out(dim, scratch);
   BUTTER_CHECK(work.kernel - scratch + kernel.scratch_bytes(shape.bits, dim) <=
@@ -199,7 +203,8 @@ void aura_encode(Isa isa, const RowShape& shape, const float* rows, std::byte* r
   std::array<SealedRow, kPageRows> sealed;
   for (int r = 0; r < kPageRows; r += kernel.rows_at_once) {
     const SealRows some = {dim, work.turned + r * dim, work.cells + r * dim};
-    kernel.seal(metric, table, shape.bits, costs, some, work.kernel, codes + r * row_bytes, &sealed[r]);
+    kernel.seal(metric, table.levels.data(), shape.bits, costs, some, work.kernel, codes + r * row_bytes,
+                &sealed[r]);
   }
 
   std::array<float, kPageRows> scales;

@@ -9,7 +9,7 @@
 namespace butter::cpu {
 namespace {
 
-constexpr int kRows = 2;
+constexpr int kRows = 8;
 
 __m256i load_line(const int16_t* from) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
@@ -106,14 +106,7 @@ struct Trellis<4> {
 
 namespace butter::cpu {
 
-const SealKernel kSealAvx2 = {
-    {{512, 4, 128, 400, 28, 28, 4}, {512, 4, 256, 192, 24, 24, 4}, {512, 4, 512, 96, 16, 16, 2}},
-    true,
-    kRows,
-    scratch_bytes,
-    square_sum,
-    to_cells,
-    seal};
+const SealKernel kSealAvx2 = {kMetrics, true, kRows, scratch_bytes, square_sum, to_cells, seal};
 
 }  // namespace butter::cpu
 

@@ -33,6 +33,10 @@ constexpr int kRows = kBlockRows * kBlocks;
 // Rows of a block in the order of their letters.
 constexpr int kRowOf[kBlockRows] = {0, 2, 4, 6, 1, 3, 5, 7};
 
+// Finer costs would err less on most rows, and much more on the few whose costs then saturate.
+constexpr SealMetric kMetrics[] = {
+    {512, 4, 48, 128, 28, 28, 4}, {512, 4, 128, 96, 24, 24, 4}, {512, 4, 400, 80, 12, 12, 4}};
+
 using Bytes = __m512i;
 
 struct alignas(64) ByteTable {
@@ -337,14 +341,14 @@ void trace_back(const uint8_t* kept, int dim, const uint16_t* seams, uint8_t* co
 
 // <y, levels> and <levels, levels> of a row whose bits end with a byte.
 template <int bits>
-SealedRow multiply(const TrellisTable& table, const float* y, int dim, const uint8_t* codes) {
+SealedRow multiply(const int8_t* level_of, const float* y, int dim, const uint8_t* codes) {
   // Qword g of a chunk: the byte before that of channel 8g, and those of 8 channels.
   alignas(64) uint8_t gather[64], shifts[64];
   for (int i = 0; i < 64; ++i) {
     gather[i] = static_cast<uint8_t>((bits * (i / 8) + i % 8) & 63);
     shifts[i] = static_cast<uint8_t>(8 + bits * (i % 8 + 1) - kTrellisWindowBits);
   }
-  const Bytes bytes_of = load(gather), shift = load(shifts), levels = _mm512_loadu_si512(table.levels.data());
+  const Bytes bytes_of = load(gather), shift = load(shifts), levels = _mm512_loadu_si512(level_of);
   const int64_t row_bytes = bits * dim / 8;
   __m512 product[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   Bytes square = _mm512_setzero_si512();
@@ -378,7 +382,7 @@ SealedRow multiply(const TrellisTable& table, const float* y, int dim, const uin
 // --- 32 rows
 
 template <int bits>
-void seal_rows(const SealMetric& metric, const TrellisTable& table, const void* costs, const SealRows& rows,
+void seal_rows(const SealMetric& metric, const int8_t* levels, const void* costs, const SealRows& rows,
                uint8_t* kept, uint8_t* codes, SealedRow* sealed) {
   const int dim = rows.dim;
   const int warm_up = metric.warm_up < dim ? metric.warm_up : dim, lap = metric.lap < dim ? metric.lap : dim;
@@ -388,7 +392,7 @@ void seal_rows(const SealMetric& metric, const TrellisTable& table, const void* 
   };
   for (int block = 0; block < kBlocks; block += kTogether) {
     Block<bits> blocks[kTogether] = {};
-    forward<bits, false>(rows_of(block), metric.normalise, dim - warm_up, dim, blocks, nullptr);
+    forward<bits, false>(rows_of(block), metric.normalise, dim - warm_up, dim, blocks, kept);
     forward<bits, true>(rows_of(block), metric.normalise, 0, lap, blocks, kept + 16 * block);
     for (int b = 0; b < kTogether; ++b) cheapest(blocks[b], seams + (block + b) * kBlockRows);
   }
@@ -403,15 +407,15 @@ void seal_rows(const SealMetric& metric, const TrellisTable& table, const void* 
   trace_back<bits>(kept, dim, seams, codes);
   const int64_t row_bytes = bits * dim / 8;
   for (int r = 0; r < kRows; ++r)
-    sealed[r] = multiply<bits>(table, rows.turned + r * dim, dim, codes + r * row_bytes);
+    sealed[r] = multiply<bits>(levels, rows.turned + r * dim, dim, codes + r * row_bytes);
 }
 
-void seal(const SealMetric& metric, const TrellisTable& table, int bits, const void* costs,
-          const SealRows& rows, std::byte* scratch, uint8_t* codes, SealedRow* sealed) {
+void seal(const SealMetric& metric, const int8_t* levels, int bits, const void* costs, const SealRows& rows,
+          std::byte* scratch, uint8_t* codes, SealedRow* sealed) {
   auto* kept = reinterpret_cast<uint8_t*>(scratch);
-  if (bits == 2) return seal_rows<2>(metric, table, costs, rows, kept, codes, sealed);
-  if (bits == 3) return seal_rows<3>(metric, table, costs, rows, kept, codes, sealed);
-  seal_rows<4>(metric, table, costs, rows, kept, codes, sealed);
+  if (bits == 2) return seal_rows<2>(metric, levels, costs, rows, kept, codes, sealed);
+  if (bits == 3) return seal_rows<3>(metric, levels, costs, rows, kept, codes, sealed);
+  seal_rows<4>(metric, levels, costs, rows, kept, codes, sealed);
 }
 
 int64_t scratch_bytes(int bits, int dim) {
@@ -445,14 +449,7 @@ void to_cells(const float* y, int dim, float factor, int cells, uint16_t* out) {
 
 }  // namespace
 
-const SealKernel kSealAvx512 = {
-    {{512, 4, 64, 255, 24, 24, 8}, {512, 4, 160, 96, 20, 20, 8}, {512, 4, 512, 96, 16, 16, 4}},
-    false,
-    kRows,
-    scratch_bytes,
-    square_sum,
-    to_cells,
-    seal};
+const SealKernel kSealAvx512 = {kMetrics, false, kRows, scratch_bytes, square_sum, to_cells, seal};
 
 }  // namespace butter::cpu
 

@@ -23,6 +23,10 @@ namespace {
 
 constexpr int16_t kNever = 16000;
 
+// Finer costs would err less on most rows, and much more on the few whose costs then meet their limit.
+constexpr SealMetric kMetrics[] = {
+    {512, 4, 96, 256, 28, 28, 4}, {512, 4, 192, 128, 24, 24, 4}, {512, 4, 400, 80, 16, 16, 2}};
+
 template <int bits>
 struct Walk {
   static constexpr int kShared = kTrellisStates >> bits;
@@ -84,7 +88,7 @@ void find_seams(const Walk<bits>& walk, const SealMetric& metric, int* seams) {
 
 // Reads the paths from their ends, which are the seams: codes, and the products of levels.
 template <int bits>
-void trace_back(const Walk<bits>& walk, const TrellisTable& table, const int* seams, uint8_t* codes,
+void trace_back(const Walk<bits>& walk, const int8_t* levels, const int* seams, uint8_t* codes,
                 SealedRow* sealed) {
   const int dim = walk.rows.dim;
   const int64_t row_bytes = (bits * dim + 7) / 8;
@@ -99,7 +103,7 @@ void trace_back(const Walk<bits>& walk, const TrellisTable& table, const int* se
       const int window = walk.window(j, r, q[r]);
       q[r] = window & (Walk<bits>::kShared - 1);
       word[r] = word[r] << bits | static_cast<uint64_t>(window >> (kTrellisWindowBits - bits));
-      const int level = table.levels[static_cast<size_t>(window)];
+      const int level = levels[window];
       squares[r] += level * level;
       sealed[r].product += walk.rows.turned[r * dim + j] * static_cast<float>(level);
     }
@@ -114,7 +118,7 @@ void trace_back(const Walk<bits>& walk, const TrellisTable& table, const int* se
 }
 
 template <int bits>
-void seal_rows(const SealMetric& metric, const TrellisTable& table, const void* costs, const SealRows& rows,
+void seal_rows(const SealMetric& metric, const int8_t* levels, const void* costs, const SealRows& rows,
                std::byte* scratch, uint8_t* codes, SealedRow* sealed) {
   const Walk<bits> walk = {static_cast<const int16_t*>(costs), rows, metric.normalise,
                            reinterpret_cast<int16_t*>(scratch)};
@@ -128,14 +132,14 @@ void seal_rows(const SealMetric& metric, const TrellisTable& table, const void* 
     state[r] = Trellis<bits>::load(start);
   }
   walk.template forward<true>(0, rows.dim, state);
-  trace_back<bits>(walk, table, seams, codes, sealed);
+  trace_back<bits>(walk, levels, seams, codes, sealed);
 }
 
-void seal(const SealMetric& metric, const TrellisTable& table, int bits, const void* costs,
-          const SealRows& rows, std::byte* scratch, uint8_t* codes, SealedRow* sealed) {
-  if (bits == 2) return seal_rows<2>(metric, table, costs, rows, scratch, codes, sealed);
-  if (bits == 3) return seal_rows<3>(metric, table, costs, rows, scratch, codes, sealed);
-  seal_rows<4>(metric, table, costs, rows, scratch, codes, sealed);
+void seal(const SealMetric& metric, const int8_t* levels, int bits, const void* costs, const SealRows& rows,
+          std::byte* scratch, uint8_t* codes, SealedRow* sealed) {
+  if (bits == 2) return seal_rows<2>(metric, levels, costs, rows, scratch, codes, sealed);
+  if (bits == 3) return seal_rows<3>(metric, levels, costs, rows, scratch, codes, sealed);
+  seal_rows<4>(metric, levels, costs, rows, scratch, codes, sealed);
 }
 
 int64_t scratch_bytes(int bits, int dim) {

@@ -42,16 +42,16 @@ struct SealedRow {
 };
 
 struct SealKernel {
-  SealMetric metric[3];  // for 2, 3, 4 bits
-  bool wide_costs;       // costs are int16, times 2^bits, plus h; else uint8
-  int rows_at_once;      // rows that seal() takes, a divisor of 64
+  const SealMetric* metrics;  // for 2, 3, 4 bits
+  bool wide_costs;            // costs are int16, times 2^bits, plus h; else uint8
+  int rows_at_once;           // rows that seal() takes, a divisor of 64
   int64_t (*scratch_bytes)(int bits, int dim);
 
   float (*square_sum)(const float* values, int dim);
   // cells[j] = 64 · the cell of y[j] · factor + cells / 2
   void (*to_cells)(const float* y, int dim, float factor, int cells, uint16_t* out);
-  // Searches the paths of rows_at_once rows: codes [row][row_bytes].
-  void (*seal)(const SealMetric& metric, const TrellisTable& table, int bits, const void* costs,
+  // Searches the paths of rows_at_once rows: codes [row][row_bytes]. levels [64]: the trellis table's.
+  void (*seal)(const SealMetric& metric, const int8_t* levels, int bits, const void* costs,
                const SealRows& rows, std::byte* scratch, uint8_t* codes, SealedRow* sealed);
 };
 

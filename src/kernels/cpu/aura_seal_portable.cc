@@ -113,13 +113,6 @@ struct Trellis<4> {
 
 namespace butter::cpu {
 
-const SealKernel kSealPortable = {
-    {{512, 4, 128, 400, 28, 28, 4}, {512, 4, 256, 192, 24, 24, 4}, {512, 4, 512, 96, 16, 16, 2}},
-    true,
-    kRows,
-    scratch_bytes,
-    square_sum,
-    to_cells,
-    seal};
+const SealKernel kSealPortable = {kMetrics, true, kRows, scratch_bytes, square_sum, to_cells, seal};
 
 }  // namespace butter::cpu
