@@ -38,13 +38,15 @@ struct Dot {
   }
 
   // --- queries: numbers of kParts bytes; dwords of 4 channels, high bytes before low ones
-  template <int kParts>
-  struct QueryBytes {
+  template <int kBits>
+  struct Query {
+    static constexpr int kParts = kBits == 4 ? 1 : 2;
     static constexpr int kWords = kParts;
     static constexpr int kStartWords = kParts;
     static constexpr float kLargest = kParts == 1 ? 127 : 127 * 256;
     // Row vectors of a pass over keys: enough sums to hide a product's latency, few enough for registers.
-    static constexpr int vectors(int heads) { return heads * kParts <= 4 ? 4 : 2; }
+    // (Six bits need some for bits on the way.)
+    static constexpr int vectors(int heads) { return heads * kParts <= 6 && kBits != 6 ? 4 : 2; }
     struct Sum {
       __m512i part[kParts];
     };
@@ -73,13 +75,11 @@ struct Dot {
     }
     static Vec::F to_float(const Sum& sum) { return join(sum.part); }
   };
-  template <int kBits>
-  using Query = QueryBytes<kBits == 4 ? 1 : 2>;
-
   // --- weights of 64 rows, numbers of kParts bytes: [parts][16 quads] of 4 bytes, quads in the order that
   // packing gives: 0 4 8 12 1 5 ...
-  template <int kParts>
-  struct WeightBytes {
+  template <int kBits>
+  struct Weights {
+    static constexpr int kParts = kBits == 8 ? 2 : 1;
     static constexpr int kWords = 16 * kParts;
     static constexpr bool kHasUnit = true;
     static constexpr float kLargest = kParts == 1 ? 255 : 65535;
@@ -114,9 +114,6 @@ struct Dot {
     }
     static Vec::F to_float(const Sum& sum) { return join(sum.part); }
   };
-  template <int kBits>
-  using Weights = WeightBytes<kBits == 8 ? 2 : 1>;
-
   // --- floats
   // x where the other is not 0, else 0, whatever x is.
   static Vec::F keep(Vec::F x, Vec::F where) {

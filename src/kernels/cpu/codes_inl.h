@@ -199,6 +199,16 @@ struct QueryAreas {
         words(starts + groups.count() * heads * Query::kStartWords) {}
 };
 
+// Of `count` numbers, a multiple of 16.
+BUTTER_INLINE float largest_magnitude(const float* x, int count) {
+  Vec::F highest = Vec::zero();
+  for (int j = 0; j < count; j += Dot::kLanes) {
+    const Vec::F own = Vec::load(x + j);
+    highest = Vec::max(highest, Vec::max(own, Vec::sub(Vec::zero(), own)));
+  }
+  return Vec::highest(highest);
+}
+
 template <class Scales>
 using QueryOf = typename Dot::template Query<Scales::kCodeBits>;
 template <class Scales>
@@ -217,20 +227,22 @@ void prepare(const RowShape& shape, const float* queries, int heads, std::byte* 
   const Groups groups = Scales::groups(shape);
   const QueryAreas<Query> areas(groups, heads, prepared);
   for (int h = 0; h < heads; ++h, queries += shape.dim) {
-    float largest = 0;
-    for (int j = 0; j < shape.dim; ++j) largest = larger(largest, __builtin_fabsf(queries[j]));
-    const float unit = largest / Query::kLargest;
+    const float unit = largest_magnitude(queries, shape.dim) / Query::kLargest;
     areas.unit[h] = unit;
     for (int group = 0; group < groups.count(); ++group) {
       const int index = group * heads + h;
       int32_t* starts = areas.starts + index * Query::kStartWords;
       for (int p = 0; p < Query::kStartWords; ++p) starts[p] = 0;
       float sum = 0;
-      for (int j = group * groups.size; j < groups.end(group); j += 4) {
-        float over_unit[4];
-        for (int i = 0; i < 4; ++i) over_unit[i] = unit > 0 ? queries[j + i] / unit : 0;
-        sum += (over_unit[0] + over_unit[1]) + (over_unit[2] + over_unit[3]);
-        Query::pack(over_unit, areas.words + (j / 4 * heads + h) * Query::kWords, starts);
+      for (int j = group * groups.size; j < groups.end(group); j += kStripChannels) {
+        alignas(64) float over_unit[kStripChannels] = {};
+        for (int i = 0; unit > 0 && i < kStripChannels; i += Dot::kLanes)
+          Vec::store(over_unit + i, Dot::divide(Vec::load(queries + j + i), Vec::set(unit)));
+        for (int i = 0; i < kStripChannels; i += 4) {
+          const float* four = over_unit + i;
+          sum += (four[0] + four[1]) + (four[2] + four[3]);
+          Query::pack(four, areas.words + ((j + i) / 4 * heads + h) * Query::kWords, starts);
+        }
       }
       areas.sums[index] = sum;
     }
@@ -249,7 +261,7 @@ void score_heads(const RowShape& shape, int heads, int first, const std::byte* p
   const CodePlanes<Scales::kCodeBits> codes(record.data, shape.dim);
   const QueryAreas<Query> query(groups, heads, const_cast<std::byte*>(prepared));
   const int word_step = heads * Query::kWords;
-  Ahead ahead(record, kPageVectors / kVectors * (shape.dim / kStripChannels));
+  Ahead ahead(record, kPageVectors / kVectors * (shape.dim / 4));
   for (int row = 0; row < kPageRows; row += kVectors * Dot::kLanes) {
     Vec::F totals[kVectors][kHeads];
     for (auto& of_vector : totals) {
@@ -264,8 +276,8 @@ void score_heads(const RowShape& shape, int heads, int first, const std::byte* p
         for (int n = 0; n < kVectors; ++n) sums[n][h] = start;
       }
       for (int j = group * groups.size; j < groups.end(group); j += kStripChannels) {
-        ahead.step();
         unrolled<kStripVectors>([&]<int i>() __attribute__((always_inline)) {
+          ahead.step();
           typename Dot::Codes key[kVectors];
           for (int n = 0; n < kVectors; ++n) {
             const int at = row + n * Dot::kLanes;
@@ -469,7 +481,7 @@ void accumulate_heads(const RowShape& shape, const float* weights, const Record&
   const Scales scales(shape, record);
   const CodePlanes<kBits> codes(record.data, shape.dim);
   const int all_columns = shape.dim / kStripChannels;
-  Ahead ahead(record, 4 * ((all_columns + kColumns - 1) / kColumns));
+  Ahead ahead(record, kPageRows / 16 * ((all_columns + kColumns - 1) / kColumns));
   const HeadWeights<Weights, kHeads> of_heads(weights);
   // Places of columns agree from quad to quad where a quad's columns are a multiple of what shares a byte.
   const bool phased = kBits == 8 || all_columns % (kBits == 4 ? 2 : 4) == 0;
@@ -611,14 +623,7 @@ void encode_integers(int dim, const float* rows, const float* scales, uint8_t* c
 }
 
 void find_largest(int dim, const float* rows, float* largest) {
-  for (int row = 0; row < kPageRows; ++row, rows += dim) {
-    Vec::F highest = Vec::zero();
-    for (int j = 0; j < dim; j += Dot::kLanes) {
-      const Vec::F x = Vec::load(rows + j);
-      highest = Vec::max(highest, Vec::max(x, Vec::sub(Vec::zero(), x)));
-    }
-    largest[row] = Vec::highest(highest);
-  }
+  for (int row = 0; row < kPageRows; ++row) largest[row] = largest_magnitude(rows + row * dim, dim);
 }
 
 // --- the table
