@@ -10,6 +10,7 @@
 #include "core/buffer.h"
 #include "kernels/attend_testing.h"
 #include "kernels/rotated_testing.h"
+#include "support/sanitized.h"
 
 namespace butter {
 namespace {
@@ -21,64 +22,6 @@ KvScheme raw_scheme(DType raw = DType::kF16) {
 KvLayerShape layer_shape(int kv_heads, int key_dim, int value_dim) {
   return {3, kv_heads, key_dim, value_dim, 0};
 }
-
-// A batch with its queries and result.
-struct Case {
-  explicit Case(const std::vector<TestCacheOptions>& options, int group) {
-    const KvLayerShape& shape = options[0].shape;
-    batch.q_heads = group * shape.kv_heads;
-    batch.scale = 1.0f / std::sqrt(static_cast<float>(shape.key_dim));
-    int rows = 0;
-    for (const TestCacheOptions& option : options) {
-      caches.push_back(std::make_unique<TestCache>(option));
-      sequences.push_back(caches.back()->sequence(rows));
-      // A row's query depends on its sequence and position alone, so that it is the same in any batch.
-      for (int row = 0; row < option.rows; ++row) {
-        const auto seed = option.seed * 1000003 + static_cast<uint64_t>(option.position + row) + 77;
-        const std::vector<float> query = random_floats(seed, int64_t{batch.q_heads} * shape.key_dim);
-        queries.insert(queries.end(), query.begin(), query.end());
-      }
-      rows += option.rows;
-      max_positions = std::max(max_positions, option.position + option.rows);
-    }
-    batch.sequences = sequences.data();
-    batch.count = static_cast<int>(sequences.size());
-    batch.queries = queries.data();
-    limits = {rows, max_positions, batch.q_heads, shape.kv_heads, shape.key_dim, shape.value_dim, 1};
-    out_width = int64_t{batch.q_heads} * shape.value_dim;
-  }
-
-  std::vector<float> reference() {
-    std::vector<float> out(static_cast<size_t>(limits.rows * out_width), NAN);
-    batch.out = out.data();
-    reference::attend(batch);
-    return out;
-  }
-
-  // Scratch is exactly as large as planned, and full of NaN.
-  std::vector<float> cpu(Isa isa, int workers = 1) {
-    std::vector<float> out(static_cast<size_t>(limits.rows * out_width), NAN);
-    batch.out = out.data();
-    limits.workers = workers;
-    const int64_t bytes = cpu::attend_scratch_bytes(limits);
-    const auto scratch = std::make_unique<std::byte[]>(static_cast<size_t>(bytes + Buffer::kAlignment));
-    std::fill_n(scratch.get(), bytes + Buffer::kAlignment, std::byte{0xff});
-    const auto address = reinterpret_cast<uintptr_t>(scratch.get());
-    std::byte* aligned =
-        scratch.get() + (Buffer::kAlignment - address % Buffer::kAlignment) % Buffer::kAlignment;
-    ThreadPool pool(workers);
-    pool.run([&](const Worker& worker) { cpu::attend(batch, isa, aligned, worker); });
-    return out;
-  }
-
-  std::vector<std::unique_ptr<TestCache>> caches;
-  std::vector<AttendSequence> sequences;
-  std::vector<float> queries;
-  AttendBatch batch;
-  AttendLimits limits;
-  int64_t max_positions = 0;
-  int64_t out_width = 0;
-};
 
 float largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   EXPECT_EQ(a.size(), b.size());
@@ -106,20 +49,14 @@ float bound_for(Isa isa, int rows, Products products) {
   return products == Products::kBf16 ? kBf16Bound : kBf16PairBound;
 }
 
-std::string describe(const TestCacheOptions& o, int group, Isa isa) {
-  return fmt::format("{} d {}/{} group {} {} {}/{} position {} rows {} window {}/{}", isa_name(isa),
-                     o.shape.key_dim, o.shape.value_dim, group, dtype_name(o.scheme.raw), o.scheme.key->name,
-                     o.scheme.value->name, o.position, o.rows, o.window.max_size, o.window.keep);
-}
-
 void expect_parity(const TestCacheOptions& options, int group) {
-  Case test({options}, group);
+  AttendCase test({options}, group);
   const std::vector<float> expected = test.reference();
   for (Isa isa : available_isas()) {
     for (Products products : {Products::kBf16, Products::kExact}) {
       test.batch.products = products;
       EXPECT_LE(largest_difference(test.cpu(isa), expected), bound_for(isa, options.rows, products))
-          << describe(options, group, isa);
+          << describe_case(options, group, isa);
     }
   }
 }
@@ -181,7 +118,7 @@ TEST(Attend, ZeroQueriesGiveTheMeanOfWhatIsVisible) {
   for (const Window& window : kWindows) {
     for (const KvScheme& scheme : {raw_scheme(DType::kF32), rotated}) {
       const TestCacheOptions options{layer_shape(2, 32, 32), scheme, window, 150, 60};
-      Case test({options}, 1);
+      AttendCase test({options}, 1);
       std::fill(test.queries.begin(), test.queries.end(), 0.0f);
       const std::vector<float> out = test.reference();
       for (int row = 0; row < options.rows; row += 13) {
@@ -222,9 +159,9 @@ TEST(Attend, RotatedRowsEqualRawOnes) {
           for (int rows : {1, 20}) {
             TestCacheOptions options{layer_shape(2, dim, dim), scheme, window, position, rows};
             expect_parity(options, 3);
-            Case sealed({options}, 3);
+            AttendCase sealed({options}, 3);
             options.scheme = raw_scheme();
-            Case raw({options}, 3);
+            AttendCase raw({options}, 3);
             // The same values, in another order of sums.
             EXPECT_LE(largest_difference(sealed.reference(), raw.reference()), kFloatBound);
           }
@@ -242,19 +179,48 @@ std::vector<TestCacheOptions> mixed_batch() {
           {shape, raw_scheme(), {}, 0, 1, 5},    {shape, rotated, {130, 4}, 400, 20, 6}};
 }
 
-TEST(Attend, ABatchGivesWhatEachSequenceGivesAlone) {
-  const std::vector<TestCacheOptions> options = mixed_batch();
-  Case batch(options, 3);
+// One of each kind of kernel.
+std::vector<KvScheme> code_kinds() {
+  const RowFormat* formats[] = {find_row_format("aura2"),   find_row_format("aura3"),
+                                find_row_format("aura4"),   find_row_format("aura8"),
+                                find_row_format("affine4"), find_row_format("affine6"),
+                                find_row_format("affine8")};
+  std::vector<KvScheme> schemes;
+  for (size_t i = 0; i < std::size(formats); ++i)
+    schemes.push_back({formats[i], formats[(i + 3) % std::size(formats)], DType::kF16});
+  if (kSanitized) schemes.resize(3);
+  return schemes;
+}
+
+std::vector<TestCacheOptions> mixed_batch_of_codes() {
+  const KvLayerShape shape = layer_shape(2, 64, 64);
+  std::vector<TestCacheOptions> options;
+  for (const KvScheme& scheme : code_kinds()) {
+    const uint64_t seed = options.size() + 1;
+    options.push_back({shape, scheme, {}, 300 + static_cast<int64_t>(seed), 1, seed, 2});
+    options.push_back({shape, scheme, {100, 4}, 190, 2, seed + 20, 2});
+    options.push_back({shape, scheme, {}, 110, 20, seed + 40, 2});
+  }
+  return options;
+}
+
+void expect_batch_gives_what_each_gives_alone(const std::vector<TestCacheOptions>& options) {
+  AttendCase batch(options, 3);
   for (Isa isa : available_isas()) {
     const std::vector<float> together = batch.cpu(isa, 2);
     size_t at = 0;
     for (const TestCacheOptions& option : options) {
-      const std::vector<float> alone = Case({option}, 3).cpu(isa);
+      const std::vector<float> alone = AttendCase({option}, 3).cpu(isa);
       EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + static_cast<int64_t>(at)))
-          << describe(option, 3, isa);
+          << describe_case(option, 3, isa);
       at += alone.size();
     }
   }
+}
+
+TEST(Attend, ABatchGivesWhatEachSequenceGivesAlone) {
+  expect_batch_gives_what_each_gives_alone(mixed_batch());
+  expect_batch_gives_what_each_gives_alone(mixed_batch_of_codes());
 }
 
 TEST(Attend, ManyDecodeRowsTakeSeveralRounds) {
@@ -262,44 +228,97 @@ TEST(Attend, ManyDecodeRowsTakeSeveralRounds) {
   for (uint64_t s = 0; s < 40; ++s) {
     options.push_back({layer_shape(1, 32, 32), raw_scheme(), {}, 300 + static_cast<int64_t>(s), 1, s + 1});
   }
-  Case batch(options, 2);
+  AttendCase batch(options, 2);
   const std::vector<float> expected = batch.reference();
   for (Isa isa : available_isas()) EXPECT_LE(largest_difference(batch.cpu(isa, 2), expected), kFloatBound);
 }
 
 TEST(Attend, WorkersDoNotChangeAResult) {
-  Case batch(mixed_batch(), 3);
-  for (Isa isa : available_isas()) {
-    const std::vector<float> one = batch.cpu(isa, 1);
-    for (int workers : {2, 3, 7}) EXPECT_EQ(batch.cpu(isa, workers), one) << isa_name(isa) << " " << workers;
+  for (const auto& options : {mixed_batch(), mixed_batch_of_codes()}) {
+    AttendCase batch(options, 3);
+    for (Isa isa : available_isas()) {
+      const std::vector<float> one = batch.cpu(isa, 1);
+      for (int workers : {2, 3, 7})
+        EXPECT_EQ(batch.cpu(isa, workers), one) << isa_name(isa) << " " << workers;
+    }
   }
 }
 
 TEST(Attend, ChunksOfAPromptDoNotChangeARow) {
   // Rows 64..163 as one chunk and as two: the same kernels, so the same bits.
-  for (Isa isa : available_isas()) {
-    const TestCacheOptions whole{layer_shape(1, 64, 64), raw_scheme(), {}, 64, 100};
-    TestCacheOptions first = whole, second = whole;
-    first.rows = 37;
-    second.position = 64 + 37;
-    second.rows = 63;
-    std::vector<float> parts = Case({first}, 3).cpu(isa);
-    const std::vector<float> rest = Case({second}, 3).cpu(isa);
-    parts.insert(parts.end(), rest.begin(), rest.end());
-    EXPECT_EQ(parts, Case({whole}, 3).cpu(isa)) << isa_name(isa);
+  std::vector<KvScheme> schemes = code_kinds();
+  schemes.push_back(raw_scheme());
+  for (const KvScheme& scheme : schemes) {
+    for (Isa isa : available_isas()) {
+      const TestCacheOptions whole{layer_shape(1, 64, 64), scheme, {}, 64, 100, 1, 2};
+      TestCacheOptions first = whole, second = whole;
+      first.rows = 37;
+      second.position = 64 + 37;
+      second.rows = 63;
+      std::vector<float> parts = AttendCase({first}, 3).cpu(isa);
+      const std::vector<float> rest = AttendCase({second}, 3).cpu(isa);
+      parts.insert(parts.end(), rest.begin(), rest.end());
+      EXPECT_EQ(parts, AttendCase({whole}, 3).cpu(isa)) << isa_name(isa) << " " << scheme.key->name;
+    }
   }
 }
 
 TEST(Attend, ReferenceRowsDoNotDependOnTheChunk) {
   TestCacheOptions whole{layer_shape(2, 64, 64), raw_scheme(DType::kF32), {}, 60, 30};
-  const std::vector<float> together = Case({whole}, 2).reference();
+  const std::vector<float> together = AttendCase({whole}, 2).reference();
   for (int row : {0, 3, 4, 29}) {
     TestCacheOptions one = whole;
     one.position += row;
     one.rows = 1;
-    const std::vector<float> alone = Case({one}, 2).reference();
+    const std::vector<float> alone = AttendCase({one}, 2).reference();
     EXPECT_TRUE(
         std::equal(alone.begin(), alone.end(), together.begin() + row * static_cast<int64_t>(alone.size())));
+  }
+}
+
+// --- compressed formats --------------------------------------------------------------------------
+// The whole cross is tests/matrix/attention_matrix_test.cc; here every format, width, group and window once.
+
+constexpr int kCodeGroups[] = {1, 2, 4, 5, 7, 8};
+const Window kCodeWindows[] = {{64, 0}, {65, 4}, {100, 4}, {130, 100}, {20, 2}};
+
+void expect_parity_on_codes(const TestCacheOptions& options, int group) {
+  EXPECT_EQ(parity_on_codes(options, group), "") << options.bias;
+}
+
+TEST(AttendOnCodes, EveryFormatEqualsTheReference) {
+  for (const KvScheme& scheme : code_schemes()) {
+    expect_parity_on_codes({layer_shape(2, 64, 64), scheme, {}, 199, 1, 1, 3}, 3);
+    expect_parity_on_codes({layer_shape(1, 80, 80), scheme, {}, 140, 1, 2, 0}, 2);
+    expect_parity_on_codes({layer_shape(1, 64, 64), scheme, {}, 120, 20, 1, 3}, 3);
+  }
+}
+
+TEST(AttendOnCodes, EveryWidthEqualsTheReference) {
+  for (const KvScheme& scheme : code_kinds()) {
+    for (int dim : kDims) {
+      expect_parity_on_codes({layer_shape(1, dim, dim), scheme, {}, 199, 1, 1, 3}, 3);
+      expect_parity_on_codes({layer_shape(1, dim, dim), scheme, {}, 120, 17, 1, 3}, 1);
+    }
+  }
+}
+
+TEST(AttendOnCodes, EveryGroupSizeEqualsTheReference) {
+  for (const KvScheme& scheme : code_kinds()) {
+    for (int group : kCodeGroups) {
+      expect_parity_on_codes({layer_shape(2, 64, 64), scheme, {}, 130, 1, 1, 1}, group);
+      expect_parity_on_codes({layer_shape(1, 128, 128), scheme, {}, 190, 2, 1, 1}, group);
+    }
+  }
+}
+
+TEST(AttendOnCodes, EveryWindowEqualsTheReference) {
+  for (const KvScheme& scheme : code_kinds()) {
+    for (const Window& window : kCodeWindows) {
+      for (int64_t position : {int64_t{66}, int64_t{300}})
+        expect_parity_on_codes({layer_shape(1, 64, 64), scheme, window, position, 1, 1, 3}, 3);
+      expect_parity_on_codes({layer_shape(1, 64, 64), scheme, window, 150, 60, 1, 3}, 1);
+    }
   }
 }
 
