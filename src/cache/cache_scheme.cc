@@ -1,11 +1,15 @@
 #include "cache/cache_scheme.h"
 
+#include <charconv>
+
 #include "kernels/row_format.h"
 
 namespace butter {
 namespace {
 
 constexpr std::string_view kPlain = ":plain";
+constexpr std::string_view kSpan = ":span";
+constexpr int64_t kMaxSpan = int64_t{1} << 20;
 constexpr std::string_view kAura = "aura";
 
 Result<const RowFormat*> require_format(std::string_view name, std::string_view text) {
@@ -35,6 +39,27 @@ Status read_sides(std::string_view text, std::string_view whole, KvScheme& schem
   return {};
 }
 
+// Takes ":plain" and ":spanN" off the end of the text.
+Status read_suffixes(std::string_view& text, std::string_view whole, KvScheme& scheme) {
+  const size_t span = text.rfind(kSpan);
+  if (span != std::string_view::npos) {
+    const std::string_view digits = text.substr(span + kSpan.size());
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), scheme.span);
+    if (error != std::errc() || end != digits.data() + digits.size() || scheme.span < kPageRows ||
+        scheme.span > kMaxSpan || scheme.span % kPageRows != 0) {
+      return fail(StatusCode::kInvalidArgument,
+                  "--kv-cache \"{}\": the prefill span is \"{}\"; a multiple of {} up to {} is expected",
+                  whole, digits, kPageRows, kMaxSpan);
+    }
+    text.remove_suffix(text.size() - span);
+  }
+  if (text.size() > kPlain.size() && text.substr(text.size() - kPlain.size()) == kPlain) {
+    scheme.plain = true;
+    text.remove_suffix(kPlain.size());
+  }
+  return {};
+}
+
 bool is_aura(const RowFormat& format) {
   return std::string_view(format.name).substr(0, kAura.size()) == kAura;
 }
@@ -45,10 +70,7 @@ Result<KvScheme> parse_scheme(std::string_view whole, DType raw) {
   KvScheme scheme;
   scheme.raw = raw;
   std::string_view text = whole;
-  if (text.size() > kPlain.size() && text.substr(text.size() - kPlain.size()) == kPlain) {
-    scheme.plain = true;
-    text.remove_suffix(kPlain.size());
-  }
+  BUTTER_TRY(read_suffixes(text, whole, scheme));
   // aura{K}v{V}
   const bool both =
       text.size() == kAura.size() + 3 && text.substr(0, kAura.size()) == kAura && text[5] == 'v';
@@ -61,9 +83,9 @@ Result<KvScheme> parse_scheme(std::string_view whole, DType raw) {
     BUTTER_ASSIGN(scheme.key, require_format(text, whole));
     scheme.value = scheme.key;
   }
-  if (scheme.plain && !scheme.seals()) {
+  if ((scheme.plain || scheme.span > kPageRows) && !scheme.seals()) {
     return fail(StatusCode::kInvalidArgument,
-                "--kv-cache \"{}\": the raw cache has nothing that :plain could leave out", whole);
+                "--kv-cache \"{}\": the raw cache seals nothing that :plain or :span could be about", whole);
   }
   return scheme;
 }
@@ -77,7 +99,9 @@ std::string scheme_name(const KvScheme& scheme) {
   } else {
     name = fmt::format("k={},v={}", scheme.key->name, scheme.value->name);
   }
-  return scheme.plain ? name + std::string(kPlain) : name;
+  if (scheme.plain) name += kPlain;
+  if (scheme.span > kPageRows) name += fmt::format("{}{}", kSpan, scheme.span);
+  return name;
 }
 
 const std::vector<std::string>& scheme_choices() {

@@ -5,6 +5,7 @@
 //   aura3v2        the aura formats of keys and of values; aura is aura4v4, affine is affine8
 //   k=F,v=F        any format for keys with any for values
 //   ...:plain      without pinned rows and without a centre, for comparison
+//   ...:spanN      a prompt reads raw the whole span of N positions (a multiple of 64) that it stands in
 //
 // One parsed type (KvScheme, kernels/kv_layout.h), one parser and one printer; a name that does not exist is
 // an error that lists those that do.

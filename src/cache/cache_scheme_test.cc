@@ -48,7 +48,10 @@ TEST(CacheScheme, ShortNamesMeanTheRecommendedFormats) {
                {"k=affine,v=aura", "k=affine8,v=aura4"},
                {"affine4g128", "affine4g128"},
                {"k=aura3,v=aura2", "aura3v2"},
-               {"aura:plain", "aura4v4:plain"}};
+               {"aura:plain", "aura4v4:plain"},
+               {"aura:span64", "aura4v4"},
+               {"affine4:plain:span256", "affine4:plain:span256"},
+               {"k=raw,v=aura2:span128", "k=raw,v=aura2:span128"}};
   for (const auto& test : cases) {
     const auto scheme = parse_scheme(test.text, DType::kF16);
     ASSERT_TRUE(scheme) << scheme.error().message();
@@ -65,15 +68,37 @@ TEST(CacheScheme, EveryChoiceIsAScheme) {
 }
 
 TEST(CacheScheme, WhatIsNoSchemeIsNamedWithThoseThereAre) {
-  for (const char* text :
-       {"",         "Raw",    "aura9v9", "aura5",        "affine4g8",         "aura3v",   "raw:plain",
-        "affine4:", ":plain", "k=raw",   "v=raw",        "k=raw,v=",          "k=,v=raw", "v=raw,k=raw",
-        "=",        ",",      "raw,raw", "k=raw,v=raw,", "k=raw,v=raw,v=raw", " raw"}) {
+  for (const char* text : {"",
+                           "Raw",
+                           "aura9v9",
+                           "aura5",
+                           "affine4g8",
+                           "aura3v",
+                           "raw:plain",
+                           "aura:span",
+                           "aura:span63",
+                           "aura:span-64",
+                           "aura:span64x",
+                           "raw:span128",
+                           "affine4:",
+                           ":plain",
+                           "k=raw",
+                           "v=raw",
+                           "k=raw,v=",
+                           "k=,v=raw",
+                           "v=raw,k=raw",
+                           "=",
+                           ",",
+                           "raw,raw",
+                           "k=raw,v=raw,",
+                           "k=raw,v=raw,v=raw",
+                           " raw"}) {
     const auto scheme = parse_scheme(text, DType::kF16);
     ASSERT_FALSE(scheme) << text;
     EXPECT_EQ(scheme.error().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(scheme.error().message(), HasSubstr(std::string("\"") + text + "\""));
-    if (std::string(text) != "raw:plain")
+    const std::string_view scheme_text = text;
+    if (scheme_text != "raw:plain" && scheme_text.find(":span") == std::string_view::npos)
       EXPECT_THAT(scheme.error().message(), HasSubstr("there is raw, affine8"));
   }
 }

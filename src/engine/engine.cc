@@ -84,10 +84,10 @@ CacheModel cache_model_of(const ModelSpec& spec) {
 
 }  // namespace
 
-int next_step_rows(int64_t position, int64_t remaining, int step_rows) {
-  const int64_t in_page = position % kPageRows;
+int next_step_rows(int64_t position, int64_t remaining, int step_rows, int64_t span) {
+  const int64_t in_span = position % span;
   const int64_t most =
-      step_rows < kPageRows ? std::min<int64_t>(step_rows, kPageRows - in_page) : step_rows - in_page;
+      step_rows < span ? std::min<int64_t>(step_rows, span - in_span) : step_rows / span * span - in_span;
   return static_cast<int>(std::min(remaining, most));
 }
 
@@ -99,6 +99,12 @@ Result<CacheOptions> Engine::State::cache_options(const SequenceOptions& sequenc
         StatusCode::kInvalidArgument,
         "--kv-cache {}: the engine was loaded before this format was there, and has no room to seal pages",
         sequence.kv_cache);
+  }
+  if (cache.scheme.span > options.prefill_rows) {
+    return fail(StatusCode::kInvalidArgument,
+                "--kv-cache {}: a prefill span of {} positions is more than a prefill step of the engine, "
+                "which has {}",
+                sequence.kv_cache, cache.scheme.span, options.prefill_rows);
   }
   if (sequence.kv_window_size < 0) {
     return fail(StatusCode::kInvalidArgument, "--kv-window-size is {}; 0 (no window) or more is expected",
@@ -317,7 +323,8 @@ Status Engine::State::feed(Sequence::State& sequence, std::span<const int32_t> t
     if (prefill_progress && total > 1 && !prefill_progress(done, total)) {
       return fail(StatusCode::kCancelled, "stopped after {} of {} tokens of the prompt", done, total);
     }
-    const int rows = next_step_rows(sequence.caches->position(), total - done, step_rows);
+    const int rows = next_step_rows(sequence.caches->position(), total - done, step_rows,
+                                    sequence.caches->layout().options.scheme.span);
     BUTTER_TRY(each(done, rows, done + rows == total));
     done += rows;
   }

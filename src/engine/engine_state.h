@@ -56,8 +56,8 @@ struct Sequence::State {
 };
 
 // Splits `remaining` tokens from `position` on: the rows of the next prefill step. It ends at the last token
-// or at a page boundary, the one that `step_rows` rows from the start of a page reach, so that steps share
-// boundaries wherever they start; steps of less than a page never cross one.
-int next_step_rows(int64_t position, int64_t remaining, int step_rows);
+// or at a boundary of the scheme's spans (pages, if it has none), the one that `step_rows` rows from the
+// start of a span reach, so that steps share boundaries wherever they start; smaller steps never cross one.
+int next_step_rows(int64_t position, int64_t remaining, int step_rows, int64_t span);
 
 }  // namespace butter

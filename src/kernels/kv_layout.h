@@ -61,7 +61,8 @@ struct KvScheme {
   const RowFormat* key = nullptr;
   const RowFormat* value = nullptr;
   DType raw = DType::kF16;
-  bool plain = false;  // neither pinned rows nor a centre, for comparison
+  bool plain = false;        // neither pinned rows nor a centre, for comparison
+  int64_t span = kPageRows;  // positions that a prompt reads raw among themselves: a multiple of 64
 
   // Whether sealing changes anything: then a separate open block exists.
   bool seals() const;

@@ -1,9 +1,10 @@
 // KvView: one sequence's cache of one layer, as attention reads it. Plain pointers and integers.
 //
 // Who sees what (kv-cache.md): a query at p reads raw the rows of its own page span [64·(p/64), p], and
-// sealed rows before it. In a scheme that seals, rows of positions 0..3 before the query's page come from
-// the pinned segment; the records of page 0 hold zero rows there and those are never visible.
-// It depends on positions alone, so chunk size, batch and threads never change which rows a query sees.
+// sealed rows before it. (In a scheme with a prefill span N, a step's rows read raw what the step holds of
+// their own span of N positions.) In a scheme that seals, rows of positions 0..3 before the query's page come
+// from the pinned segment; the records of page 0 hold zero rows there and those are never visible. It depends
+// on positions alone, so chunk size, batch and threads never change which rows a query sees.
 #pragma once
 
 #include <algorithm>
@@ -39,18 +40,20 @@ inline uint64_t visible_rows(const Window& window, int64_t p, int64_t page) {
   return low_bits(p + 1 - first) & (kept | ~low_bits(window.recent_begin(p) - first));
 }
 
-// The pages before a query's own that hold a row that it sees, counted from 0 in order of position: first the
-// pages of kept positions, then those of the recent ones.
+// The pages below `end` that hold a row that a query at p sees, counted from 0 in order of position: first
+// the pages of kept positions, then those of the recent ones.
 struct VisiblePages {
   int64_t kept_end = 0;      // pages [0, kept_end)
-  int64_t recent_begin = 0;  // and [recent_begin, own)
-  int64_t own = 0;           // the query's page
+  int64_t recent_begin = 0;  // and [recent_begin, end)
+  int64_t end = 0;
 
-  VisiblePages(const Window& window, int64_t p) : own(page_of(p)) {
-    recent_begin = std::min(own, page_of(window.recent_begin(p)));
+  VisiblePages(const Window& window, int64_t p, int64_t end_page) : end(end_page) {
+    recent_begin = std::min(end, page_of(window.recent_begin(p)));
     kept_end = window.none() ? 0 : std::min(recent_begin, pages_for(window.keep));
   }
-  int64_t count() const { return kept_end + own - recent_begin; }
+  // Those before the query's own page.
+  VisiblePages(const Window& window, int64_t p) : VisiblePages(window, p, page_of(p)) {}
+  int64_t count() const { return kept_end + end - recent_begin; }
   int64_t page(int64_t ordinal) const {
     return ordinal < kept_end ? ordinal : recent_begin + (ordinal - kept_end);
   }
@@ -82,6 +85,13 @@ struct KvView {
   // What sealed keys were coded without; none in schemes that do not centre, and before position 63 was
   // written.
   CentreView centre;
+
+  // The first page that a query at p reads raw; those before it are read sealed.
+  int64_t raw_begin(int64_t p) const {
+    return std::max(first_raw, p / scheme.span * scheme.span / kPageRows);
+  }
+  // The end of the positions that read a page raw, if it is among the raw ones.
+  int64_t span_end(int64_t page) const { return (page * kPageRows / scheme.span + 1) * scheme.span; }
 
   // The block of a sealed page; null where it went back to the pool.
   const std::byte* sealed_page(int64_t page) const {

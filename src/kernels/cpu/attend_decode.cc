@@ -73,8 +73,12 @@ class RoundPlanner {
   int64_t total_cost_ = 0;
 };
 
+VisiblePages sealed_pages(const KvView& view, int64_t p) {
+  return {view.window, p, view.raw_begin(p)};
+}
+
 int64_t sealed_parts(const AttendSequence& sequence, int row) {
-  return range_count(VisiblePages(sequence.view.window, sequence.position + row).count());
+  return range_count(sealed_pages(sequence.view, sequence.position + row).count());
 }
 
 bool RoundPlanner::next() {
@@ -111,7 +115,7 @@ void RoundPlanner::add_rows(const AttendSequence& sequence, int begin, int end) 
     for (int row = begin; row < end; ++row) {
       const RowPlan& plan = plans[row - begin];
       if (range >= plan.parts) continue;
-      const int64_t pages = VisiblePages(sequence.view.window, sequence.position + row).count();
+      const int64_t pages = sealed_pages(sequence.view, sequence.position + row).count();
       const int64_t size = range_pages(pages);
       Unit unit{&sequence,
                 row,
@@ -198,7 +202,7 @@ class RecordWalk {
       heads_ = share_.heads(begin_, unit.cost());
       if (unit.raw || heads_.begin >= heads_.end) continue;
       const KvView& view = unit.sequence->view;
-      pages_ = VisiblePages(view.window, unit.position());
+      pages_ = sealed_pages(view, unit.position());
       bytes_[0] = view.scheme.key->record_bytes(view.shape.row_shape(Side::kKey, view.scheme));
       bytes_[1] = view.scheme.value->record_bytes(view.shape.row_shape(Side::kValue, view.scheme));
       head_ = heads_.begin;
@@ -329,7 +333,7 @@ void DecodeWorker::attend_sealed(const Unit& unit, HeadSpan heads, RecordWalk& a
   const KvView& view = unit.sequence->view;
   const RowCodec& key_codec = *view.scheme.key->cpu(isa_);
   const RowCodec& value_codec = *view.scheme.value->cpu(isa_);
-  const VisiblePages pages(view.window, unit.position());
+  const VisiblePages pages = sealed_pages(view, unit.position());
   for (int64_t ordinal = unit.first; ordinal < unit.end; ++ordinal) {
     const int64_t page = pages.page(ordinal);
     const uint64_t visible = visible_in_record(view, unit.position(), page);
@@ -356,10 +360,8 @@ void DecodeWorker::attend_sealed(const Unit& unit, HeadSpan heads, RecordWalk& a
 
 void DecodeWorker::attend_raw(const Unit& unit, HeadSpan heads) {
   const KvView& view = unit.sequence->view;
-  const int64_t p = unit.position(), own = page_of(p);
-  const uint64_t pinned = own > 0 && view.scheme.pins() ? visible_rows(view.window, p, 0) & kPinnedBits : 0;
-  const RawPage& page = view.raw_page(own);
-  const int rows = static_cast<int>(p % kPageRows) + 1;
+  const int64_t p = unit.position(), first = view.raw_begin(p);
+  const uint64_t pinned = first > 0 && view.scheme.pins() ? visible_rows(view.window, p, 0) & kPinnedBits : 0;
   for (int head = heads.begin; head < heads.end; ++head) {
     const std::byte* query = prepared(unit, head, raw_, decode_.prepared_raw, decode_.raw_row);
     const SoftmaxState state = part(unit.part, head);
@@ -367,8 +369,13 @@ void DecodeWorker::attend_raw(const Unit& unit, HeadSpan heads) {
       attend_rows(view, raw_, raw_, query, {view.pinned.key(head), kPinnedRows},
                   {view.pinned.value(head), kPinnedRows}, pinned, state);
     }
-    attend_rows(view, raw_, raw_, query, {page.key(head), rows}, {page.value(head), rows},
-                visible_rows(view.window, p, own), state);
+    for (int64_t number = first; number <= page_of(p); ++number) {
+      const RawPage& page = view.raw_page(number);
+      const int rows = number == page_of(p) ? static_cast<int>(p % kPageRows) + 1 : kPageRows;
+      const uint64_t visible = visible_rows(view.window, p, number);
+      if (visible == 0) continue;
+      attend_rows(view, raw_, raw_, query, {page.key(head), rows}, {page.value(head), rows}, visible, state);
+    }
   }
 }
 

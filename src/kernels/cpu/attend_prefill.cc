@@ -52,6 +52,11 @@ class PrefillWorker {
   void add_centre(const Block& block, int64_t page, uint64_t centred);
   void unpack(const RowCodec& codec, const RowShape& shape, const Record& record, uint64_t live);
 
+  // The first position of a block that reads a page sealed; block.end where none does.
+  static int64_t first_to_read_sealed(const Block& block, int64_t page) {
+    const KvView& view = block.sequence->view;
+    return page < view.first_raw ? block.begin : std::clamp(view.span_end(page), block.begin, block.end);
+  }
   int rows_of(const Block& block) const { return static_cast<int>(block.end - block.begin) * group_; }
   int row_of(const Block& block, int64_t position) const {
     return static_cast<int>(position - block.begin) * group_;
@@ -147,10 +152,10 @@ void PrefillWorker::attend_sealed(const Block& block) {
   const bool pinned = view.scheme.pins();
   // The first position sees furthest back, the last furthest forward.
   VisiblePages pages(view.window, block.begin);
-  pages.own = page_of(block.end - 1);
+  pages.end = view.raw_begin(block.end - 1);
   for (int64_t ordinal = 0; ordinal < pages.count(); ++ordinal) {
     const int64_t page = pages.page(ordinal);
-    const int64_t first = std::max(block.begin, (page + 1) * kPageRows);
+    const int64_t first = first_to_read_sealed(block, page);
     const auto visible = [&](int64_t p) {
       const uint64_t bits = visible_rows(view.window, p, page);
       return page == 0 && pinned ? bits & ~kPinnedBits : bits;
@@ -166,7 +171,7 @@ void PrefillWorker::attend_sealed(const Block& block) {
 
 void PrefillWorker::attend_pinned(const Block& block) {
   const KvView& view = block.sequence->view;
-  const int64_t first = std::max<int64_t>(block.begin, kPageRows);
+  const int64_t first = first_to_read_sealed(block, 0);
   if (!view.scheme.pins() || first >= block.end) return;
   attend_page(block, first, block.end, raw_, {view.pinned.key(block.head), kPinnedRows}, raw_,
               {view.pinned.value(block.head), kPinnedRows},
@@ -175,10 +180,10 @@ void PrefillWorker::attend_pinned(const Block& block) {
 
 void PrefillWorker::attend_own_pages(const Block& block) {
   const KvView& view = block.sequence->view;
-  for (int64_t page = page_of(block.begin); page <= page_of(block.end - 1); ++page) {
+  for (int64_t page = view.raw_begin(block.begin); page <= page_of(block.end - 1); ++page) {
     const int64_t first = std::max(block.begin, page * kPageRows);
-    const int64_t end = std::min(block.end, (page + 1) * kPageRows);
-    const int rows = static_cast<int>(end - page * kPageRows);
+    const int64_t end = std::min(block.end, view.span_end(page));
+    const int rows = static_cast<int>(std::min(end, (page + 1) * kPageRows) - page * kPageRows);
     const RawPage& raw = view.raw_page(page);
     attend_page(block, first, end, raw_, {raw.key(block.head), rows}, raw_, {raw.value(block.head), rows},
                 [&](int64_t p) { return visible_rows(view.window, p, page); });

@@ -25,15 +25,15 @@ struct Segment {
 // The segments that a query at p reads, in order of position (kv_view.h says which).
 std::vector<Segment> segments_of(const KvView& view, int64_t p) {
   std::vector<Segment> segments;
-  const int64_t own = page_of(p);
-  const bool pinned = view.scheme.pins() && own > 0;
+  const int64_t own = page_of(p), raw_begin = view.raw_begin(p);
+  const bool pinned = view.scheme.pins() && raw_begin > 0;
   const uint64_t pinned_bits = (uint64_t{1} << kPinnedRows) - 1;
   for (int64_t page = 0; page <= own; ++page) {
     uint64_t visible = visible_rows(view.window, p, page);
     const int64_t first = page * kPageRows;
-    if (page == own) {
+    if (page >= raw_begin) {
       const RawPage& raw = view.raw_page(page);
-      const int rows = static_cast<int>(p - first) + 1;
+      const int rows = page == own ? static_cast<int>(p - first) + 1 : kPageRows;
       segments.push_back({&raw_codec(), &raw_codec(), raw.base, raw.layout, first, rows, visible});
       continue;
     }
