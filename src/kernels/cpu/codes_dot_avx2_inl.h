@@ -46,16 +46,28 @@ struct Dot {
     static constexpr int vectors(int) { return 2; }  // of rows in a pass over keys
     using Sum = __m256i;
 
-    // 4 channels of a query, over its unit. starts: the sum of -128 · query.
-    static void pack(const float* query, int32_t* words, int32_t* starts) {
-      uint32_t x[4];
-      for (int j = 0; j < 4; ++j) {
-        const int number = static_cast<int>(__builtin_nearbyintf(query[j]));
-        *starts -= 128 * number;
-        x[j] = static_cast<uint32_t>(number);
+    // Sums of a query's numbers, lane by lane.
+    static Sum no_totals() { return _mm256_setzero_si256(); }
+    // 16 channels of a query, over its unit: the words of each 4 of them, `stride` apart.
+    static void pack(const Vec::F* x, int32_t* words, int stride, Sum& totals) {
+      const __m256i a = _mm256_cvtps_epi32(x[0]), b = _mm256_cvtps_epi32(x[1]);
+      totals = _mm256_add_epi32(totals, _mm256_add_epi32(a, b));
+      alignas(32) int32_t pairs[8];  // of channels 0..3, 8..11, 4..7, 12..15
+      _mm256_store_si256(reinterpret_cast<__m256i*>(pairs),
+                         _mm256_packs_epi32(_mm256_shuffle_epi32(a, _MM_SHUFFLE(3, 1, 2, 0)),
+                                            _mm256_shuffle_epi32(b, _MM_SHUFFLE(3, 1, 2, 0))));
+      for (int half = 0; half < 2; ++half) {
+        words[half] = pairs[half];
+        words[2 * stride + half] = pairs[2 + half];
+        words[stride + half] = pairs[4 + half];
+        words[3 * stride + half] = pairs[6 + half];
       }
-      for (int half = 0; half < 2; ++half)
-        words[half] = static_cast<int32_t>((x[half] & 0xffff) | x[half + 2] << 16);
+    }
+    // What dot products start from: -128 times the totals.
+    static void make_starts(Sum totals, int32_t* starts) {
+      const __m128i half = _mm_add_epi32(_mm256_castsi256_si128(totals), _mm256_extracti128_si256(totals, 1));
+      const __m128i pair = _mm_add_epi32(half, _mm_unpackhi_epi64(half, half));
+      *starts = -128 * _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32(pair, 1)));
     }
     static Sum start(const int32_t* starts) { return _mm256_set1_epi32(*starts); }
     static void add(Sum& sum, Codes codes, const int32_t* words) {

@@ -51,19 +51,30 @@ struct Dot {
       __m512i part[kParts];
     };
 
-    // 4 channels of a query, over its unit. starts: sums of -128 · query.
-    static void pack(const float* query, int32_t* words, int32_t* starts) {
-      uint32_t packed[2] = {};
-      for (int j = 0; j < 4; ++j) {
-        const int x = static_cast<int>(__builtin_nearbyintf(query[j]));
-        const int high = kParts == 1 ? x : (x + 128) >> 8;
-        const int parts[2] = {high, x - 256 * high};
-        for (int p = 0; p < kParts; ++p) {
-          packed[p] |= static_cast<uint32_t>(parts[p] & 255) << 8 * j;
-          starts[p] -= 128 * parts[p];
-        }
+    // Sums of a query's parts, lane by lane.
+    static Sum no_totals() {
+      Sum totals;
+      for (__m512i& part : totals.part) part = _mm512_setzero_si512();
+      return totals;
+    }
+    // 16 channels of a query, over its unit: the words of each 4 of them, `stride` apart.
+    static void pack(const Vec::F* x, int32_t* words, int stride, Sum& totals) {
+      const __m512i number = _mm512_cvtps_epi32(x[0]);
+      __m512i parts[2] = {number, number};
+      if constexpr (kParts == 2) {
+        parts[0] = _mm512_srai_epi32(_mm512_add_epi32(number, _mm512_set1_epi32(128)), 8);
+        parts[1] = _mm512_sub_epi32(number, _mm512_slli_epi32(parts[0], 8));
       }
-      for (int p = 0; p < kParts; ++p) words[p] = static_cast<int32_t>(packed[p]);
+      for (int p = 0; p < kParts; ++p) {
+        totals.part[p] = _mm512_add_epi32(totals.part[p], parts[p]);
+        alignas(16) int32_t fours[4];
+        _mm_store_si128(reinterpret_cast<__m128i*>(fours), _mm512_cvtepi32_epi8(parts[p]));
+        for (int i = 0; i < 4; ++i) words[i * stride + p] = fours[i];
+      }
+    }
+    // What dot products start from: -128 times the totals.
+    static void make_starts(const Sum& totals, int32_t* starts) {
+      for (int p = 0; p < kParts; ++p) starts[p] = -128 * _mm512_reduce_add_epi32(totals.part[p]);
     }
     static Sum start(const int32_t* starts) {
       Sum sum;

@@ -41,10 +41,18 @@ struct Dot {
     static constexpr int vectors(int) { return 2; }  // of rows in a pass over keys
     using Sum = Vec::F;
 
-    // 4 channels of a query, over its unit. starts: a float, the sum of -128 · query.
-    static void pack(const float* query, int32_t* words, int32_t* starts) {
-      std::memcpy(words, query, 4 * sizeof(float));
-      const float start = float_at(starts) - 128 * ((query[0] + query[1]) + (query[2] + query[3]));
+    // Sums of a query's numbers, lane by lane.
+    static Sum no_totals() { return Vec::zero(); }
+    // 16 channels of a query, over its unit: the words of each 4 of them, `stride` apart.
+    static void pack(const Vec::F* x, int32_t* words, int stride, Sum& totals) {
+      for (int i = 0; i < 4; ++i) {
+        std::memcpy(words + i * stride, &x[i], sizeof x[i]);
+        totals += x[i];
+      }
+    }
+    // What dot products start from: -128 times the totals.
+    static void make_starts(Sum totals, int32_t* starts) {
+      const float start = -128 * Vec::sum(totals);
       std::memcpy(starts, &start, sizeof start);
     }
     static Sum start(const int32_t* starts) { return Vec::set(float_at(starts)); }

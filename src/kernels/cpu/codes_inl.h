@@ -49,6 +49,9 @@ BUTTER_INLINE int64_t bytes_of_codes(int dim, int bits) {
   return int64_t{kPageRows} * dim * bits / 8;
 }
 
+// Units below it are as good as 0; their reciprocals might be infinite.
+constexpr float kSmallest = 1e-33f;
+
 template <int kIndex, int kCount, typename Fn>
 BUTTER_INLINE void unrolled_from(const Fn& fn) {
   if constexpr (kIndex < kCount) {
@@ -227,24 +230,25 @@ void prepare(const RowShape& shape, const float* queries, int heads, std::byte* 
   const Groups groups = Scales::groups(shape);
   const QueryAreas<Query> areas(groups, heads, prepared);
   for (int h = 0; h < heads; ++h, queries += shape.dim) {
-    const float unit = largest_magnitude(queries, shape.dim) / Query::kLargest;
+    float unit = largest_magnitude(queries, shape.dim) / Query::kLargest;
+    if (!(unit > kSmallest)) unit = 0;
+    const Vec::F factor = Vec::set(unit > 0 ? 1 / unit : 0);
     areas.unit[h] = unit;
     for (int group = 0; group < groups.count(); ++group) {
       const int index = group * heads + h;
-      int32_t* starts = areas.starts + index * Query::kStartWords;
-      for (int p = 0; p < Query::kStartWords; ++p) starts[p] = 0;
-      float sum = 0;
+      auto totals = Query::no_totals();
+      Vec::F sum = Vec::zero();
       for (int j = group * groups.size; j < groups.end(group); j += kStripChannels) {
-        alignas(64) float over_unit[kStripChannels] = {};
-        for (int i = 0; unit > 0 && i < kStripChannels; i += Dot::kLanes)
-          Vec::store(over_unit + i, Dot::divide(Vec::load(queries + j + i), Vec::set(unit)));
-        for (int i = 0; i < kStripChannels; i += 4) {
-          const float* four = over_unit + i;
-          sum += (four[0] + four[1]) + (four[2] + four[3]);
-          Query::pack(four, areas.words + ((j + i) / 4 * heads + h) * Query::kWords, starts);
+        Vec::F over_unit[kSubs];
+        for (int i = 0; i < kSubs; ++i) {
+          over_unit[i] = Vec::mul(factor, Vec::load(queries + j + i * Dot::kLanes));
+          sum = Vec::add(sum, over_unit[i]);
         }
+        Query::pack(over_unit, areas.words + (j / 4 * heads + h) * Query::kWords, heads * Query::kWords,
+                    totals);
       }
-      areas.sums[index] = sum;
+      Query::make_starts(totals, areas.starts + index * Query::kStartWords);
+      areas.sums[index] = Vec::sum(sum);
     }
   }
 }
@@ -362,8 +366,6 @@ struct HeadWeights {
       }
     }
   }
-  // Below it there is nothing to add (and a reciprocal might be infinite).
-  static constexpr float kSmallest = 1e-33f;
 };
 
 // The same for a span of groups of channels: times the scale over the group's largest.
@@ -392,7 +394,7 @@ template <class Scales, int kHeads>
 BUTTER_INLINE void weigh_group(const Scales& scales, const HeadWeights<WeightsOf<Scales>, kHeads>& heads,
                                int group, int at, float top, SpanWeights<WeightsOf<Scales>, kHeads>& out) {
   using Weights = WeightsOf<Scales>;
-  const Vec::F factor = Vec::set(!Weights::kHasUnit ? 1 : top > heads.kSmallest ? 1 / top : 0);
+  const Vec::F factor = Vec::set(!Weights::kHasUnit ? 1 : top > kSmallest ? 1 / top : 0);
   Vec::F scale[kPageVectors], middle[kPageVectors];
   for (int i = 0; i < kPageVectors; ++i) {
     const Vec::F own = Dot::keep(scales.scale(group, i * Dot::kLanes), heads.alive[i]);
