@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/aura_seal_kernels.h"
+
 namespace butter::cpu {
 namespace {
 
@@ -98,10 +100,37 @@ struct Trellis<4> {
   }
 };
 
+// levels[window] of 16 windows: four tables of 16, chosen by the windows' bits 4 and 5.
+__m128i look_up(const int8_t* levels, __m128i windows) {
+  const auto part = [&](int i) {
+    const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(levels + 16 * i));
+    return _mm_shuffle_epi8(table, windows);  // by the low four bits
+  };
+  const __m128i bit4 = _mm_slli_epi16(windows, 3), bit5 = _mm_slli_epi16(windows, 2);  // to the top
+  return _mm_blendv_epi8(_mm_blendv_epi8(part(0), part(1), bit4), _mm_blendv_epi8(part(2), part(3), bit4),
+                         bit5);
+}
+
+float lane_sum(__m256 x) {
+  __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+
+void multiply_group(const int8_t* levels, const uint8_t* windows, const float* y, SealedRow& row) {
+  const __m128i bytes = look_up(levels, _mm_load_si128(reinterpret_cast<const __m128i*>(windows)));
+  const __m256 low = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  const __m256 high = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)));
+  const __m256 product =
+      _mm256_fmadd_ps(low, _mm256_loadu_ps(y), _mm256_mul_ps(high, _mm256_loadu_ps(y + 8)));
+  row.product += lane_sum(product);
+  row.square += lane_sum(_mm256_fmadd_ps(low, low, _mm256_mul_ps(high, high)));
+}
+
 }  // namespace
 }  // namespace butter::cpu
 
-// Trellis first: the file below is written in its terms.
+// These first: the file below is written in its terms.
 #include "kernels/cpu/aura_seal_inl.h"
 
 namespace butter::cpu {

@@ -34,8 +34,10 @@ constexpr int kRows = kBlockRows * kBlocks;
 constexpr int kRowOf[kBlockRows] = {0, 2, 4, 6, 1, 3, 5, 7};
 
 // Finer costs would err less on most rows, and much more on the few whose costs then saturate.
-constexpr SealMetric kMetrics[] = {
-    {512, 4, 48, 128, 28, 28, 4}, {512, 4, 128, 96, 24, 24, 4}, {512, 4, 400, 80, 12, 12, 4}};
+constexpr SealMetric kMetrics[] = {  // cells, range, scale, knee, warm_up, lap, normalise
+    {512, 4, 48, 128, 28, 28, 4},
+    {512, 4, 128, 96, 24, 24, 4},
+    {512, 4, 400, 80, 12, 12, 4}};
 
 using Bytes = __m512i;
 
@@ -142,7 +144,10 @@ Bytes four_rows(const Block<bits>& block, const BlockRows& rows, int64_t j, uint
   return lesser<kKeep>(x, y, second);
 }
 
-// One value of a block. kept: the value's bytes, at the block's lane: see Kept.
+// One value of a block. kept: what is kept of a value, 64 bits a comparison, at the block's 16-byte lane:
+//
+//   [4 blocks][AB, CD]  [4 blocks][EF, GH]  [4 blocks][A C B D, E G F H]  [4 blocks][third, fourth halving]
+//
 template <int bits, bool kKeep>
 void step(const BlockRows& rows, int64_t j, Block<bits>& block, uint8_t* kept) {
   const Bytes abcd = four_rows<bits, 0, kKeep>(block, rows, j, kept, kept + 128);

@@ -9,8 +9,10 @@
 // Costs are brought down by those of state 0 every few steps. Any state is two values away from any other, so
 // within int16 there is room for normalise + 2 steps of the largest cost either way.
 //
-// Trellis<bits> is the instruction set's: V, vectors of kLanes; State, the costs of each q; expand(), to the
-// windows' order; reduce(), the minimum; clear(), which takes h away; store().
+// The instruction set's own are kRows, the rows that go together, and
+//   Trellis<bits>     State, the costs of each q: load() and store() as [q], step() of one value, clear(),
+//                     which takes h away, normalised()
+//   multiply_group()  adds <y, levels> and <levels, levels> of 16 values to those of their row
 #pragma once
 
 #include <cstdint>
@@ -24,8 +26,10 @@ namespace {
 constexpr int16_t kNever = 16000;
 
 // Finer costs would err less on most rows, and much more on the few whose costs then meet their limit.
-constexpr SealMetric kMetrics[] = {
-    {512, 4, 96, 256, 28, 28, 4}, {512, 4, 192, 128, 24, 24, 4}, {512, 4, 400, 80, 16, 16, 2}};
+constexpr SealMetric kMetrics[] = {  // cells, range, scale, knee, warm_up, lap, normalise
+    {512, 4, 96, 256, 28, 28, 4},
+    {512, 4, 192, 128, 24, 24, 4},
+    {512, 4, 400, 80, 16, 16, 2}};
 
 template <int bits>
 struct Walk {
@@ -86,35 +90,67 @@ void find_seams(const Walk<bits>& walk, const SealMetric& metric, int* seams) {
   }
 }
 
+constexpr int kGroup = 16;  // values of a row that are packed and multiplied together
+
+// The bits that 8 windows, in the bytes of a word, add to the code: 8 · bits of them.
+template <int bits>
+uint64_t added_bits(uint64_t windows) {
+  constexpr uint64_t kOnes = (1 << bits) - 1;
+  uint64_t x = windows >> (kTrellisWindowBits - bits) & kOnes * 0x0101010101010101;
+  x = (x | x >> (8 - bits)) & ((1 << 2 * bits) - 1) * uint64_t{0x0001000100010001};
+  x = (x | x >> (16 - 2 * bits)) & ((1 << 4 * bits) - 1) * uint64_t{0x0000000100000001};
+  return (x | x >> (32 - 4 * bits)) & ((uint64_t{1} << 8 * bits) - 1);
+}
+
+template <int bits>
+void write_group(const uint8_t* windows, int count, uint8_t* codes) {
+  uint64_t halves[2];
+  std::memcpy(halves, windows, sizeof halves);
+  const uint64_t word = added_bits<bits>(halves[0]) | added_bits<bits>(halves[1]) << 8 * bits;
+  const int bytes = (bits * count + 7) / 8;
+  if (count == kGroup) {
+    std::memcpy(codes, &word, 2 * bits);
+  } else {
+    std::memcpy(codes, &word, static_cast<size_t>(bytes));
+  }
+}
+
+// Adds the products of `count` values, up to a group, to those of their row.
+void multiply_some(const int8_t* levels, const uint8_t* windows, int count, const float* y, SealedRow& row) {
+  if (count == kGroup) return multiply_group(levels, windows, y, row);
+  for (int i = 0; i < count; ++i) {
+    const float level = levels[windows[i]];
+    row.product += y[i] * level;
+    row.square += level * level;
+  }
+}
+
 // Reads the paths from their ends, which are the seams: codes, and the products of levels.
 template <int bits>
 void trace_back(const Walk<bits>& walk, const int8_t* levels, const int* seams, uint8_t* codes,
                 SealedRow* sealed) {
   const int dim = walk.rows.dim;
   const int64_t row_bytes = (bits * dim + 7) / 8;
-  int q[kRows], squares[kRows] = {};
-  uint64_t word[kRows] = {};
+  int q[kRows];
   for (int r = 0; r < kRows; ++r) {
     q[r] = seams[r];
-    sealed[r].product = 0;
+    sealed[r] = {};
   }
-  for (int j = dim - 1; j >= 0; --j) {
-    for (int r = 0; r < kRows; ++r) {
-      const int window = walk.window(j, r, q[r]);
-      q[r] = window & (Walk<bits>::kShared - 1);
-      word[r] = word[r] << bits | static_cast<uint64_t>(window >> (kTrellisWindowBits - bits));
-      const int level = levels[window];
-      squares[r] += level * level;
-      sealed[r].product += walk.rows.turned[r * dim + j] * static_cast<float>(level);
+  for (int first = (dim - 1) / kGroup * kGroup; first >= 0; first -= kGroup) {
+    const int count = dim - first < kGroup ? dim - first : kGroup;
+    alignas(32) uint8_t windows[kRows][kGroup] = {};
+    for (int i = count - 1; i >= 0; --i) {
+      for (int r = 0; r < kRows; ++r) {
+        const int window = walk.window(first + i, r, q[r]);
+        q[r] = window & (Walk<bits>::kShared - 1);
+        windows[r][i] = static_cast<uint8_t>(window);
+      }
     }
-    if (j % 16 != 0) continue;
-    const int64_t at = j * bits / 8, count = row_bytes - at < 2 * bits ? row_bytes - at : 2 * bits;
     for (int r = 0; r < kRows; ++r) {
-      std::memcpy(codes + r * row_bytes + at, &word[r], static_cast<size_t>(count));
-      word[r] = 0;
+      write_group<bits>(windows[r], count, codes + r * row_bytes + bits * first / 8);
+      multiply_some(levels, windows[r], count, walk.rows.turned + r * dim + first, sealed[r]);
     }
   }
-  for (int r = 0; r < kRows; ++r) sealed[r].square = static_cast<float>(squares[r]);
 }
 
 template <int bits>

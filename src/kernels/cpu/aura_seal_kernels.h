@@ -21,14 +21,14 @@ constexpr int kMaxSealCells = 512;
 struct SealMetric {
   int cells;  // that the values from -range to range fall into, evenly; others are clamped
   float range;
-  float scale;  // cost of a squared error of 1
-  float knee;   // costs above the knee grow by an eighth: they must fit, and hardly matter
-  int warm_up;  // values before the seam, and after it, that are walked first to find the state there
-  int lap;
+  float scale;    // cost of a squared error of 1
+  float knee;     // costs above the knee grow by an eighth: they must fit, and hardly matter
+  int warm_up;    // values before the seam that are walked first, to find the state there
+  int lap;        // and values after it
   int normalise;  // costs are brought down after as many values
 };
 
-// The values of one or more rows, all rotated, scaled to a variance of 1 and put into cells.
+// The rows that are searched together, turned, and the cells of their values scaled to a variance of 1.
 struct SealRows {
   int dim = 0;
   const float* turned = nullptr;    // [rows][dim] as they are, for the products

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/aura_seal_kernels.h"
+
 namespace butter::cpu {
 namespace {
 
@@ -105,10 +107,22 @@ struct Trellis<4> {
   }
 };
 
+void multiply_group(const int8_t* levels, const uint8_t* windows, const float* y, SealedRow& row) {
+  float product[4] = {};
+  int square = 0;
+  for (int i = 0; i < 16; ++i) {
+    const int level = levels[windows[i]];
+    product[i % 4] += y[i] * static_cast<float>(level);
+    square += level * level;
+  }
+  row.product += (product[0] + product[1]) + (product[2] + product[3]);
+  row.square += static_cast<float>(square);
+}
+
 }  // namespace
 }  // namespace butter::cpu
 
-// Trellis first: the file below is written in its terms.
+// These first: the file below is written in its terms.
 #include "kernels/cpu/aura_seal_inl.h"
 
 namespace butter::cpu {
