@@ -20,11 +20,20 @@ constexpr float kLargestValue = 0x1p56f;
 constexpr float kSmallestSquare = 0x1p-90f, kLargestSquare = 0x1p125f;
 constexpr float kMagnify = 0x1p100f;
 
+// What a kernel may take besides the turned rows and their cells.
+int64_t kernel_scratch_bytes(int dim) {
+  return aura_encode_scratch_bytes(dim) - int64_t{6} * kPageRows * dim;
+}
+
+// The fastest kernel that takes the width: one that searches many rows together needs room for them.
 const SealKernel& seal_kernel([[maybe_unused]] Isa isa, [[maybe_unused]] const RowShape& shape) {
 #if defined(__x86_64__)
+  const auto fits = [&](const SealKernel& kernel) {
+    return kernel.scratch_bytes(shape.bits, shape.dim) <= kernel_scratch_bytes(shape.dim);
+  };
   const bool whole_bytes = shape.bits * shape.dim % 8 == 0;
-  if (isa >= Isa::kAvx512 && whole_bytes) return kSealAvx512;
-  if (isa >= Isa::kAvx2) return kSealAvx2;
+  if (isa >= Isa::kAvx512 && whole_bytes && fits(kSealAvx512)) return kSealAvx512;
+  if (isa >= Isa::kAvx2 && fits(kSealAvx2)) return kSealAvx2;
 #endif
   return kSealPortable;
 }
@@ -123,7 +132,7 @@ Workspace lay_out(int dim, std::byte* scratch) {
   Workspace work;
   work.turned = reinterpret_cast<float*>(scratch);
   work.cells = reinterpret_cast<uint16_t*>(work.turned + kPageRows * dim);
-  work.kernel = scratch + (int64_t{6} * kPageRows * dim + 63) / 64 * 64;
+  work.kernel = scratch + int64_t{6} * kPageRows * dim;
   return work;
 }
 
@@ -180,8 +189,7 @@ void aura_encode(Isa isa, const RowShape& shape, const float* rows, std::byte* r
   const SealMetric& metric = metric_of(kernel, shape.bits);
   const TrellisTable& table = trellis_table(shape.bits);
   const Workspace work = lay_out(dim, scratch);
-  BUTTER_CHECK(work.kernel - scratch + kernel.scratch_bytes(shape.bits, dim) <=
-               aura_encode_scratch_bytes(dim));
+  BUTTER_CHECK(kernel.scratch_bytes(shape.bits, dim) <= kernel_scratch_bytes(dim));
 
   rotate_rows(isa, shape, kPageRows, rows, work.turned);
   std::array<Row, kPageRows> page;

@@ -21,7 +21,7 @@ namespace butter {
 namespace {
 
 constexpr int kDims[] = {32, 64, 80, 96, 112, 128, 192, 256};
-constexpr int kOddDims[] = {8, 12, 16, 20, 24, 28, 40, 72, 104, 144};
+constexpr int kOddDims[] = {8, 12, 16, 20, 24, 28, 40, 72, 104, 144, 512, 576};
 constexpr int kAllBits[] = {2, 3, 4};
 
 RowShape make_shape(int bits, int dim, Side side = Side::kKey) {
