@@ -164,7 +164,8 @@ struct Dot {
 
  private:
   // sum += dot products of unsigned bytes with signed ones. Written out because g++ 12 copies and spills sums
-  // where the intrinsic is one of many in a loop: keys 1.2, values 1.7 times slower.
+  // where the intrinsic is one of many in a loop: values of 8 bits, d 64, 3 heads, 2.2 and 1.9 ns for each
+  // (KV head, position).
   static void add_products(__m512i& sum, __m512i without_sign, __m512i with_sign) {
     asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(without_sign), "v"(with_sign));
   }

@@ -13,8 +13,8 @@
 //
 // Keys: some vectors of rows for up to kHeads heads stay in registers while the channels of a group
 // pass. Values: heads x columns of sums while the page's rows pass. Bytes of a row of 64 channels, 8 bits: 64
-// codes, and 4 for each group. AVX-512, 3 heads, a page: 64 + 64 loads of codes, 384 + 384 dot products of
-// two parts, of which two start each cycle.
+// codes, and 4 for each group. AVX-512, 3 heads, a page: 64 + 64 loads of codes, and 384 + 384 products of
+// vectors (two for each head), of which two start each cycle.
 #pragma once
 
 #include <cstring>
