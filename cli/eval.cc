@@ -81,6 +81,7 @@ class EvalCommand : public Command {
     fit_to_model();
     if (card_) must(quality_card_path(common_.model_name()));  // before the work
     make_windows();
+    warn_about_length();
     load();
     measure();
     if (complete_ && needles_) probe();
@@ -108,7 +109,7 @@ class EvalCommand : public Command {
     options_.kv_caches = std::move(schemes);
   }
 
-  // Lengths beyond what the model was made for are measured, and said.
+  // What was not given is as long as the model takes.
   void fit_to_model() {
     const ModelDescription model = must(inspect_model(common_.model_name()));
     if (!model.tokenizer.present) {
@@ -117,9 +118,14 @@ class EvalCommand : public Command {
     const int64_t most = model.max_positions > 0 ? model.max_positions : kDefaultContext;
     if (window_tokens_ == 0) window_tokens_ = std::min(kDefaultContext, most);
     if (needle_context_ == 0) needle_context_ = std::min(kDefaultContext, most);
+    longest_made_for_ = most;
+  }
+
+  void warn_about_length() const {
     for (const int64_t asked : {window_tokens_, needles_ ? needle_context_ : 0}) {
-      if (asked > most && common_.kv_window_size == 0) {
-        note(fmt::format("note: {} was made for {} positions; {} are measured", model.name, most, asked));
+      if (asked > longest_made_for_ && common_.kv_window_size == 0) {
+        note(fmt::format("note: the model was made for {} positions; {} are measured", longest_made_for_,
+                         asked));
       }
     }
   }
@@ -301,6 +307,7 @@ class EvalCommand : public Command {
   int64_t window_tokens_ = 0;
   std::optional<int64_t> needles_;
   int64_t needle_context_ = 0;
+  int64_t longest_made_for_ = 0;  // positions
   bool attention_ = false;
   bool card_ = false;
 

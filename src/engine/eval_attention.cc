@@ -125,7 +125,8 @@ Result<AttentionReport> measure_attention_error(Engine& engine, std::span<const 
   AttentionReport report;
   BUTTER_ASSIGN(report.complete, comparison.run(windows));
   for (size_t s = 0; s < options.kv_caches.size(); ++s) {
-    report.rows.push_back({options.kv_caches[s], comparison.errors(s)});
+    BUTTER_ASSIGN(const SchemeQuality scheme, describe_scheme(engine, options, s));
+    report.rows.push_back({scheme.kv_cache, comparison.errors(s)});
   }
   return report;
 }

@@ -79,7 +79,7 @@ TEST(Version, NamesCompilerInstructionSetAndDevices) {
 TEST(Help, ListsTheCommandsOnStdout) {
   const ProgramResult result = run_butter({"--help"});
   EXPECT_EQ(result.status, 0);
-  for (const char* part : {"generate", "chat", "inspect", "plan", "bench", "tokenize", "pull"}) {
+  for (const char* part : {"generate", "chat", "inspect", "plan", "bench", "eval", "tokenize", "pull"}) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
 }
