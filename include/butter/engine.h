@@ -64,6 +64,9 @@ class Sequence {
   Result<int64_t> truncate(int64_t n);
   // A second sequence with the same past. Full pages are shared, not copied.
   Result<Sequence> fork() const;
+  // Writes the cache to a file, for Engine::load_sequence(): whole, or not at all. `tokens`: the ids that
+  // were fed, position() of them, to be kept in the file too; or none.
+  Status save(const std::string& path, std::span<const int32_t> tokens = {}) const;
   int64_t held_bytes() const;
   // What a raw cache would hold at this position.
   Result<int64_t> raw_bytes() const;
@@ -98,6 +101,12 @@ class Engine {
 
   // An empty sequence. Fails where the options make no sense or the budget cannot hold the plan.
   Result<Sequence> make_layer_caches(const SequenceOptions& options = {});
+  // A sequence that goes on where a saved one ended, bit for bit as if it had never been saved. Options must
+  // name the scheme and the window that it was saved with; those, another model or device, or a file that is
+  // not as it was written, are refused with a reason. `tokens`, if not null, gets the ids that were saved
+  // with it.
+  Result<Sequence> load_sequence(const std::string& path, const SequenceOptions& options = {},
+                                 std::vector<int32_t>* tokens = nullptr);
   // The bytes that make_layer_caches() will come to need.
   Result<CachePlan> plan_caches(const SequenceOptions& options = {}) const;
 

@@ -72,6 +72,12 @@ class Session {
   Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages) const;
   bool has_chat_template() const;
 
+  // Writes the cache and the tokens that it holds to a file: whole, or not at all.
+  Status save_cache(const std::string& path) const;
+  // Takes a saved cache in place of its own: the next turn feeds only what it does not hold. If the file
+  // cannot be taken (Engine::load_sequence), the session stays as it was.
+  Status load_cache(const std::string& path);
+
   // Forgets the conversation.
   Status reset();
   const Sequence& sequence() const;

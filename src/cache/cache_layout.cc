@@ -61,6 +61,14 @@ int64_t first_live_page(const Window& window, int64_t position) {
   return page_of(window.recent_begin(page_of(position) * kPageRows));
 }
 
+PageRuns page_runs(const Window& window, bool pins, int64_t position) {
+  PageRuns runs;
+  runs.end = page_of(position);
+  runs.kept_end = std::min(kept_pages(window, pins), runs.end);
+  runs.recent_begin = std::clamp(first_live_page(window, position), runs.kept_end, runs.end);
+  return runs;
+}
+
 void lengthen_runs(BlockLayout& layout) {
   if (layout.layers.empty()) return;
   const int64_t layer_bytes = layout.layers[0].bytes;

@@ -61,6 +61,17 @@ int64_t kept_pages(const Window& window, bool pins);
 // costs no page at the peak.
 int64_t first_live_page(const Window& window, int64_t position);
 
+// The sealed pages that a sequence holds at a position: [0, kept_end) and [recent_begin, end). However it
+// came there: steps, truncation and forks keep to it.
+struct PageRuns {
+  int64_t kept_end = 0;
+  int64_t recent_begin = 0;
+  int64_t end = 0;
+  int64_t count() const { return kept_end + end - recent_begin; }
+  bool operator==(const PageRuns&) const = default;
+};
+PageRuns page_runs(const Window& window, bool pins, int64_t position);
+
 // Lets blocks stand side by side where a layer of one block is too short a run for the memory's speed.
 void lengthen_runs(BlockLayout& layout);
 

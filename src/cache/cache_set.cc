@@ -319,6 +319,52 @@ Result<CacheSet> CacheSet::fork() const {
   return twin;
 }
 
+Result<CacheSet> CacheSet::leased_at(int64_t position) const {
+  BUTTER_CHECK(position_ == 0 && step_rows_ == 0);
+  CacheSet twin(layout_, pool_);
+  if (position == 0) return twin;
+  twin.position_ = position;
+  for (size_t index = 0; index < classes_.size(); ++index) {
+    const WindowClass& window_class = layout_->classes[index];
+    ClassPagesOwned& pages = twin.classes_[index];
+    if (window_class.layers.empty()) continue;
+    const PageRuns runs = page_runs(window_class.window, layout_->pins(), position);
+    for (int64_t page = 0; page < runs.kept_end; ++page) {
+      BUTTER_ASSIGN(const HeldPage held, twin.lease(window_class.sealed));
+      pages.table.append(held);
+    }
+    pages.table.skip_to(runs.recent_begin);
+    for (int64_t page = runs.recent_begin; page < runs.end; ++page) {
+      BUTTER_ASSIGN(const HeldPage held, twin.lease(window_class.sealed));
+      pages.table.append(held);
+    }
+    if (layout_->seals() || !starts_page(position)) {
+      BUTTER_ASSIGN(pages.open, twin.lease(layout_->open_block(window_class)));
+    }
+    if (layout_->pins()) {
+      BUTTER_ASSIGN(pages.pinned, twin.lease(window_class.pinned));
+    }
+    if (layout_->options.scheme.centres() && runs.end > 0) {
+      BUTTER_ASSIGN(pages.centre, twin.lease(window_class.centre));
+    }
+  }
+  return twin;
+}
+
+ClassBlocks CacheSet::blocks(size_t index) const {
+  BUTTER_CHECK(step_rows_ == 0);
+  const ClassPagesOwned& pages = classes_[index];
+  ClassBlocks blocks;
+  blocks.runs = {pages.table.kept_end(), pages.table.recent_begin(), pages.table.end()};
+  for (const auto* run : {&pages.table.kept(), &pages.table.recent()}) {
+    for (const HeldPage& page : *run) blocks.pages.push_back(page.data);
+  }
+  blocks.open = pages.open.data;
+  blocks.pinned = pages.pinned.data;
+  blocks.centre = pages.centre.data;
+  return blocks;
+}
+
 Status CacheSet::repeat_pages_to(int64_t position, uint64_t fence) {
   if (position_ == 0 || !starts_page(position_) || !starts_page(position) || position < position_) {
     return fail(StatusCode::kInvalidArgument,

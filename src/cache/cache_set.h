@@ -19,6 +19,15 @@
 
 namespace butter {
 
+// The blocks of one window class of a sequence. Null: it has none.
+struct ClassBlocks {
+  PageRuns runs;
+  std::vector<std::byte*> pages;  // of the runs, in order
+  std::byte* open = nullptr;
+  std::byte* pinned = nullptr;
+  std::byte* centre = nullptr;
+};
+
 class CacheSet {
  public:
   CacheSet(std::shared_ptr<const CacheLayout> layout, std::shared_ptr<PagePool> pool);
@@ -45,6 +54,12 @@ class CacheSet {
 
   // A second sequence with the same positions: sealed pages are shared, open rows copied.
   Result<CacheSet> fork() const;
+
+  // An empty set's twin at `position`: holds what a sequence holds there; the caller writes the rows
+  // (blocks()) before the first step.
+  Result<CacheSet> leased_at(int64_t position) const;
+  // Where the rows of one window class are, for those who save and restore them. Between steps only.
+  ClassBlocks blocks(size_t index) const;
 
   // Goes on to `position`, a multiple of 64 beyond this one, which must be one too, with copies of the sealed
   // pages held now, in turn: for benchmarks. Every page owns its bytes. Where memory ends it stops at a page

@@ -27,6 +27,9 @@ struct RowPlace {
   Side side;
 };
 
+// Raw rows are finite numbers whatever their type: one bit of each exponent stays 0.
+constexpr uint64_t kFinite = 0xbfffbfffbfffbfffu;
+
 // splitmix64's mixing, over all that makes a row what it is.
 uint64_t stamp(uint32_t token, const RowPlace& place) {
   uint64_t z = token * 0x9e3779b97f4a7c15u ^ static_cast<uint64_t>(place.position) << 20 ^
@@ -34,7 +37,7 @@ uint64_t stamp(uint32_t token, const RowPlace& place) {
                (place.side == Side::kKey ? 1u : 2u);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+  return (z ^ (z >> 31)) & kFinite;
 }
 
 uint64_t load(const std::byte* from) {
@@ -106,8 +109,10 @@ class StepRows {
 
   void seal(const std::vector<uint32_t>& tokens, int64_t page) const {
     std::byte* block = sealed_page(page);
+    std::memset(block + pages_.sealed_layout->layers[index_].heads[static_cast<size_t>(head_)].tail, 0,
+                sizeof(RecordTail));
     for (int64_t p = page * kPageRows; p < (page + 1) * kPageRows; ++p) {
-      const bool pinned = p < kPinnedRows;
+      const bool pinned = step_.scheme->pins() && p < kPinnedRows;
       fill(row(block, pages_.sealed_layout, sealed_bytes_, p), sealed_bytes_,
            pinned ? 0 : expected(tokens, p));
     }

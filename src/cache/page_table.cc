@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include "core/check.h"
+
 namespace butter {
+
+void PageTable::skip_to(int64_t page) {
+  BUTTER_CHECK(recent_.empty() && page >= end_ && (page == end_ || end_ == kept_limit_));
+  end_ = page;
+}
 
 bool PageTable::retire_below(int64_t page, HeldPage* retired) {
   if (recent_.empty() || recent_begin() >= page) return false;

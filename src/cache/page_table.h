@@ -39,6 +39,8 @@ class PageTable {
     (end_ < kept_limit_ ? kept_ : recent_).push_back(page);
     ++end_;
   }
+  // The next page is number `page`: of those below it, only the kept ones are held. No recent page may be.
+  void skip_to(int64_t page);
   // Takes out the oldest recent page, if it is below `page`. Kept pages stay.
   bool retire_below(int64_t page, HeldPage* retired);
   // Takes out the newest page held, if it is at or above `page`; when none is left there, end() is `page`.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "butter/tokenizer.h"
+#include "checkpoint/printable.h"
 #include "engine/engine_state.h"
 #include "engine/stop_filter.h"
 #include "engine/tokenizer_source.h"
@@ -247,6 +248,23 @@ Result<GenerateResult> Session::complete(const std::vector<int32_t>& ids, const 
 
 Result<std::vector<int32_t>> Session::chat_tokens(const std::vector<Message>& messages) const {
   return state_->chat_tokens(messages);
+}
+
+Status Session::save_cache(const std::string& path) const {
+  return state_->sequence->save(path, state_->tokens);
+}
+
+Status Session::load_cache(const std::string& path) {
+  std::vector<int32_t> tokens;
+  BUTTER_ASSIGN(Sequence sequence, state_->engine->load_sequence(path, state_->sequence_options, &tokens));
+  if (static_cast<int64_t>(tokens.size()) != sequence.position()) {
+    return fail(StatusCode::kInvalidArgument,
+                "{}: it was saved without its tokens; {} are expected, to tell what it is the cache of",
+                printable(path, 500), sequence.position());
+  }
+  state_->sequence.emplace(std::move(sequence));
+  state_->tokens = std::move(tokens);
+  return {};
 }
 
 bool Session::has_chat_template() const {

@@ -24,7 +24,7 @@ struct Base {
   }
 };
 
-void choose_exact_pairs(const float* b, const RotaryTable& rotary, uint16_t* exact) {
+void order_exact_pairs(const float* b, const RotaryTable& rotary, uint16_t* exact) {
   const int pairs = rotary.pairs(), count = exact_pairs(rotary);
   double weight[kMaxCentreDim / 2];
   for (int j = 0; j < pairs; ++j) {
@@ -81,7 +81,12 @@ void make_centre(const float* keys, int dim, const RotaryTable& rotary, std::byt
     b[i] = fp16_to_float(bits);
     std::memcpy(centre + 2 * i, &bits, sizeof bits);
   }
-  choose_exact_pairs(b, rotary, reinterpret_cast<uint16_t*>(centre + int64_t{2} * dim));
+  order_exact_pairs(b, rotary, reinterpret_cast<uint16_t*>(centre + int64_t{2} * dim));
+}
+
+void choose_exact_pairs(int dim, const RotaryTable& rotary, std::byte* centre) {
+  const Base base(centre, dim);
+  order_exact_pairs(base.values, rotary, reinterpret_cast<uint16_t*>(centre + int64_t{2} * dim));
 }
 
 void centre_rows(const std::byte* centre, int dim, const RotaryTable& rotary, int64_t page, float* rows) {

@@ -38,6 +38,9 @@ struct CentreView {
 // From the raw keys of positions 0..63, [64][dim].
 void make_centre(const float* keys, int dim, const RotaryTable& rotary, std::byte* centre);
 
+// The exact pairs of a centre whose b, finite, has been written.
+void choose_exact_pairs(int dim, const RotaryTable& rotary, std::byte* centre);
+
 // c_t of the 64 rows of a page, [64][dim].
 void centre_rows(const std::byte* centre, int dim, const RotaryTable& rotary, int64_t page, float* rows);
 

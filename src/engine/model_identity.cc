@@ -1,0 +1,95 @@
+#include "engine/model_identity.h"
+
+#include <algorithm>
+#include <string_view>
+#include <type_traits>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace butter {
+namespace {
+
+constexpr int64_t kSampleBytes = 1024;
+
+// XXH3 over values, one after the other.
+class Hasher {
+ public:
+  Hasher() {
+    XXH3_INITSTATE(&state_);
+    XXH3_64bits_reset(&state_);
+  }
+  void add_bytes(const void* data, size_t bytes) { XXH3_64bits_update(&state_, data, bytes); }
+  template <typename... Numbers>
+  void add(Numbers... numbers) {
+    static_assert((std::is_arithmetic_v<Numbers> && ...));
+    (add_bytes(&numbers, sizeof numbers), ...);
+  }
+  void add_text(std::string_view text) {
+    add(uint64_t{text.size()});
+    add_bytes(text.data(), text.size());
+  }
+  uint64_t digest() const { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;
+};
+
+void add_norm(Hasher& hasher, const NormSpec& norm) {
+  hasher.add(norm.weight.has_value(), norm.eps, norm.centred);
+}
+
+void add_norm(Hasher& hasher, const std::optional<NormSpec>& norm) {
+  hasher.add(norm.has_value());
+  if (norm) add_norm(hasher, *norm);
+}
+
+void add_mixer(Hasher& hasher, const AttentionSpec& attention) {
+  hasher.add(attention.heads, attention.kv_heads, attention.head_dim, attention.scale);
+  hasher.add(attention.rope_table.value_or(-1), attention.window.max_size, attention.window.keep);
+  for (const LinearSpec* linear : {&attention.q, &attention.k, &attention.v, &attention.o})
+    hasher.add(linear->bias.has_value());
+  add_norm(hasher, attention.q_norm);
+  add_norm(hasher, attention.k_norm);
+}
+
+void add_ffn(Hasher& hasher, const GatedFfnSpec& ffn) {
+  hasher.add(ffn.width, static_cast<int>(ffn.activation));
+}
+
+void add_spec(Hasher& hasher, const ModelSpec& spec) {
+  hasher.add_text(spec.family);
+  hasher.add(spec.vocabulary, spec.hidden, static_cast<int>(spec.kv_dtype));
+  add_norm(hasher, spec.final_norm);
+  for (const RopeTable& table : spec.rope_tables) {
+    hasher.add(uint64_t{table.inv_freq.size()}, table.amplitude);
+    for (double frequency : table.inv_freq) hasher.add(frequency);
+  }
+  for (const LayerSpec& layer : spec.layers) {
+    add_norm(hasher, layer.pre_norm);
+    std::visit([&](const auto& mixer) { add_mixer(hasher, mixer); }, layer.mixer);
+    add_norm(hasher, layer.ffn_norm);
+    std::visit([&](const auto& ffn) { add_ffn(hasher, ffn); }, layer.ffn);
+  }
+}
+
+void add_sample(Hasher& hasher, const TensorEntry& tensor) {
+  hasher.add_text(tensor.name);
+  hasher.add(static_cast<int>(tensor.view.dtype), tensor.bytes);
+  if (tensor.view.empty()) return;
+  const int64_t bytes = tensor.view.bytes(), sample = std::min(bytes, kSampleBytes);
+  for (const int64_t at : {int64_t{0}, (bytes - sample) / 2, bytes - sample})
+    hasher.add_bytes(tensor.view.data + at, static_cast<size_t>(sample));
+}
+
+}  // namespace
+
+Result<std::string> model_identity(const ModelSpec& spec, const Checkpoint& checkpoint) {
+  Hasher hasher;
+  add_spec(hasher, spec);
+  for (const TensorEntry& tensor : checkpoint.tensors()) add_sample(hasher, tensor);
+  BUTTER_TRY(checkpoint.check_undamaged());
+  return fmt::format("{}-{}x{}-{:016x}", spec.family, spec.layers.size(), spec.hidden, hasher.digest());
+}
+
+}  // namespace butter
