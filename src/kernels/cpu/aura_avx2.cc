@@ -27,7 +27,8 @@ namespace {
 
 constexpr int kUnit = 64;
 constexpr int kQuads = kPageRows / 4;
-constexpr int kMostHeads = 2;  // that share a pass over a record of values; twice as many over one of keys
+// That share a pass over a record of values; twice as many over one of keys.
+constexpr int kMostHeads = kAuraSanitized ? 1 : 2;
 
 template <int kCount, typename Fn>
 inline __attribute__((always_inline)) void unrolled(const Fn& fn) {

@@ -31,8 +31,9 @@ namespace {
 
 constexpr int kUnit = 64;
 constexpr int kQuads = kPageRows / 4;
-constexpr int kMostHeads = 8;    // that share a pass over a record
-constexpr int kFewHeads = 4;     // up to which 4 vectors of values fit in registers
+constexpr int kMostHeads = kAuraSanitized ? 2 : 8;  // that share a pass over a record
+// Up to which 4 vectors of values fit in registers.
+constexpr int kFewHeads = kAuraSanitized ? 1 : 4;
 constexpr float kTiny = 1e-36F;  // weights below are nothing; its inverse is finite
 
 template <int kCount, typename Fn>

@@ -36,6 +36,20 @@ struct AuraKernels {
   void (*expand)(const RowShape& shape, const Record& record, float* rows);
 };
 
+// Whether this is compiled for a sanitizer: then few sizes of a group of heads are made, since each is an
+// instance of the kernels, and instrumented ones take minutes to compile. Larger groups are taken in parts.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kAuraSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool kAuraSanitized = true;
+#else
+constexpr bool kAuraSanitized = false;
+#endif
+#else
+constexpr bool kAuraSanitized = false;
+#endif
+
 const AuraKernels& aura_kernels_portable();
 #if defined(__x86_64__)
 const AuraKernels& aura_kernels_avx2();
