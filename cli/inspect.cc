@@ -86,7 +86,7 @@ class InspectCommand : public Command {
       trace();
     }
     SequenceOptions options = common_.sequence_options();
-    plan_ = must(plan_model(common_.model_name(), options, 512, common_.device));
+    plan_ = must(plan_model(common_.model_name(), options, common_.prefill_rows(), common_.device));
     card_ = find_quality_card(common_.model_name());
     if (common_.json) {
       print_json(as_json());

@@ -1,12 +1,17 @@
 #include "cli/options.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
 
 #include "butter/inspect.h"
 #include "butter/pull.h"
 #include "cli/failure.h"
 #include "cli/interrupt.h"
+#include "cli/scheme_list.h"
 #include "cli/terminal.h"
 
 namespace butter::cli {
@@ -14,9 +19,61 @@ namespace {
 
 constexpr const char* kDefaultModel = "smollm2";
 
-// The names that other tools give the 16-bit cache.
-std::string format_name(const std::string& name) {
-  return name == "f16" || name == "bf16" ? "raw" : name;
+constexpr std::string_view kSpan = ":span";
+constexpr int64_t kSpanUnit = 64;  // positions of a page
+constexpr int64_t kMostPrefillRows = 65536;
+
+// llama.cpp's names of formats that are here too: the same bits and the same kind of code.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"f16", "raw"}, {"bf16", "raw"}, {"q8_0", "affine8"}, {"q4_0", "affine4"}, {"q4_1", "affine4"}};
+
+std::string format_name(std::string_view name) {
+  for (const auto& [other, ours] : kOtherNames) {
+    if (name == other) return std::string(ours);
+  }
+  return std::string(name);
+}
+
+// "FORMAT" or "k=FORMAT,v=FORMAT", with what may stand behind it.
+std::string scheme_in_our_names(std::string_view scheme) {
+  const std::string_view suffixes = scheme.substr(std::min(scheme.find(':'), scheme.size()));
+  scheme.remove_suffix(suffixes.size());
+  std::string named;
+  for (size_t start = 0, comma = 0; comma != std::string_view::npos; start = comma + 1) {
+    comma = scheme.find(',', start);
+    const std::string_view side =
+        scheme.substr(start, comma == std::string_view::npos ? comma : comma - start);
+    const size_t name = side.size() > 1 && side[1] == '=' ? 2 : 0;
+    if (start > 0) named += ',';
+    named += std::string(side.substr(0, name)) + format_name(side.substr(name));
+  }
+  return named + std::string(suffixes);
+}
+
+bool is_raw(std::string_view scheme) {
+  return scheme == "raw" || scheme == "k=raw,v=raw";
+}
+
+// 0 where there is none, or none that reads as a number: the library says what is wrong.
+int64_t span_of(std::string_view scheme) {
+  const size_t at = scheme.rfind(kSpan);
+  if (at == std::string_view::npos) return 0;
+  const std::string_view digits = scheme.substr(at + kSpan.size());
+  int64_t span = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), span);
+  return std::max<int64_t>(span, 0);
+}
+
+void check_span(const std::vector<std::string>& schemes, int64_t span) {
+  if (span % kSpanUnit != 0) refuse("--prefill-span is {}; a multiple of {} is expected", span, kSpanUnit);
+  if (std::all_of(schemes.begin(), schemes.end(), is_raw)) {
+    refuse("--prefill-span is {} and --kv-cache is {}, which seals nothing; a scheme that does is expected",
+           span, schemes.front());
+  }
+  for (const std::string& scheme : schemes) {
+    if (scheme.find(kSpan) == std::string::npos) continue;
+    refuse("--kv-cache {} names a span and --prefill-span is {}; one of the two is expected", scheme, span);
+  }
 }
 
 }  // namespace
@@ -26,9 +83,12 @@ void CommonOptions::declare(Arguments& arguments) {
   arguments.integer("-t,--threads", threads, {1, 1024},
                     "threads (default: the CPUs that the process may use)");
   arguments.text("--device", device, "cpu, or reference: float32 and scalar, the specification");
-  arguments.text("--kv-cache", kv_cache, "how the cache is stored: raw, or k=...,v=... (default: raw)");
+  arguments.text("--kv-cache", kv_cache,
+                 "how the cache is stored: raw, aura, affine8, ..., or k=...,v=... (default: raw)");
   arguments.text("--cache-type-k", key_format, "keys' part of --kv-cache; -ctk is the same");
   arguments.text("--cache-type-v", value_format, "values' part of --kv-cache; -ctv is the same");
+  arguments.integer("--prefill-span", prefill_span, {kSpanUnit, kMostPrefillRows},
+                    "positions that a prompt reads raw among themselves: a multiple of 64 (default: 64)");
   arguments.integer("--kv-window-size", kv_window_size, {1, kMaxContextLimit},
                     "positions that stay visible: the first and the last ones (default: all)");
   arguments.integer("--kv-window-keep,--keep", kv_window_keep, {0, kMaxContextLimit},
@@ -47,11 +107,28 @@ std::string CommonOptions::model_name() const {
 }
 
 std::string CommonOptions::scheme() const {
-  if (key_format.empty() && value_format.empty()) return kv_cache.empty() ? "raw" : format_name(kv_cache);
-  if (!kv_cache.empty())
+  const bool by_side = !key_format.empty() || !value_format.empty();
+  if (by_side && !kv_cache.empty())
     refuse("--kv-cache and --cache-type-k or --cache-type-v are both given; one is expected");
-  return fmt::format("k={},v={}", key_format.empty() ? "raw" : format_name(key_format),
-                     value_format.empty() ? "raw" : format_name(value_format));
+  const std::string given = by_side ? fmt::format("k={},v={}", key_format.empty() ? "raw" : key_format,
+                                                  value_format.empty() ? "raw" : value_format)
+                                    : kv_cache;
+  std::vector<std::string> schemes = split_schemes(given.empty() ? "raw" : given);
+  for (std::string& scheme : schemes) scheme = scheme_in_our_names(scheme);
+  if (prefill_span > 0) {
+    check_span(schemes, prefill_span);
+    for (std::string& scheme : schemes) {
+      if (!is_raw(scheme)) scheme += fmt::format("{}{}", kSpan, prefill_span);
+    }
+  }
+  return fmt::format("{}", fmt::join(schemes, ","));
+}
+
+int CommonOptions::prefill_rows() const {
+  int64_t rows = EngineOptions().prefill_rows;
+  for (const std::string& scheme : split_schemes(scheme()))
+    rows = std::max(rows, std::min(span_of(scheme) / kSpanUnit * kSpanUnit, kMostPrefillRows));
+  return static_cast<int>(rows);
 }
 
 SequenceOptions CommonOptions::sequence_options() const {
@@ -74,6 +151,7 @@ EngineOptions CommonOptions::engine_options() const {
   engine.device = device;
   engine.threads = static_cast<int>(threads);
   engine.max_context = max_context;
+  engine.prefill_rows = prefill_rows();
   return engine;
 }
 

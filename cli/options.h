@@ -21,6 +21,7 @@ struct CommonOptions {
   std::string kv_cache;
   std::string key_format;    // -ctk
   std::string value_format;  // -ctv
+  int64_t prefill_span = 0;  // 0: not given
   int64_t kv_window_size = 0;
   int64_t kv_window_keep = 4;
   int64_t max_context = 0;  // 0: not given
@@ -32,7 +33,11 @@ struct CommonOptions {
 
   // -m, or the default model where it has been fetched.
   std::string model_name() const;
+  // The scheme, or the list of them as it was given (scheme_list.h): names in Butter's words, --prefill-span
+  // added to those that seal.
   std::string scheme() const;
+  // Tokens of a prefill step: more than usual where a scheme reads longer spans raw.
+  int prefill_rows() const;
   SequenceOptions sequence_options() const;
   EngineOptions engine_options() const;
 };

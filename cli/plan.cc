@@ -58,7 +58,7 @@ class PlanCommand : public Command {
     SequenceOptions options = common_.sequence_options();
     options.kv_cache = scheme;
     options.max_context = context;
-    return must(plan_model(common_.model_name(), options, 512, common_.device));
+    return must(plan_model(common_.model_name(), options, common_.prefill_rows(), common_.device));
   }
 
   // What the model's quality card says of the scheme, or null.

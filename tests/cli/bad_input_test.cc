@@ -81,6 +81,19 @@ TEST(BadInput, CacheSchemesAndWindows) {
   expect_value_refused({"--token-ids", "1", "--kv-window-size", "-3"}, "--kv-window-size is -3");
 }
 
+TEST(BadInput, PrefillSpans) {
+  expect_value_refused({"--token-ids", "1", "--kv-cache", "aura", "--prefill-span", "100"},
+                       "--prefill-span is 100");
+  expect_value_refused({"--token-ids", "1", "--kv-cache", "aura", "--prefill-span", "0"},
+                       "--prefill-span is 0");
+  // Both sides are named.
+  const Words twice = {"--token-ids", "1", "--kv-cache", "aura:span128", "--prefill-span", "256"};
+  expect_value_refused(twice, "aura:span128");
+  expect_value_refused(twice, "--prefill-span is 256");
+  expect_value_refused({"--token-ids", "1", "--prefill-span", "256"}, "--kv-cache is raw");
+  expect_value_refused({"--token-ids", "1", "-ctk", "f16", "--prefill-span", "256"}, "--kv-cache is k=raw");
+}
+
 TEST(BadInput, TokenIds) {
   expect_value_refused({"--token-ids", "1,1000000000"}, "1000000000");
   expect_value_refused({"--token-ids", "-1"}, "-1");

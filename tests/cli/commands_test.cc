@@ -159,6 +159,44 @@ TEST(Plan, SaysWhatAWindowSaves) {
   EXPECT_LT(total({"--kv-window-size", "64"}), total({}));
 }
 
+std::string planned_scheme(const Words& more) {
+  Words words = {"plan", "-m", tiny_model(), "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  return json_of(words)["schemes"][0]["kv_cache"].get<std::string>();
+}
+
+TEST(Plan, TakesTheNamesThatOtherToolsGive) {
+  EXPECT_EQ(planned_scheme({"-ctk", "q8_0", "-ctv", "q4_0"}), "k=affine8,v=affine4");
+  EXPECT_EQ(planned_scheme({"-ctk", "q8_0", "-ctv", "q8_0"}), "affine8");
+  EXPECT_EQ(planned_scheme({"-ctv", "q4_1"}), "k=raw,v=affine4");
+  EXPECT_EQ(planned_scheme({"--kv-cache", "f16"}), "raw");
+}
+
+TEST(Plan, TheSpanOfAPromptIsPartOfTheScheme) {
+  EXPECT_EQ(planned_scheme({"--kv-cache", "affine8", "--prefill-span", "256"}), "affine8:span256");
+  EXPECT_EQ(planned_scheme({"--kv-cache", "affine8:plain", "--prefill-span", "128"}),
+            "affine8:plain:span128");
+  EXPECT_EQ(planned_scheme({"--kv-cache", "affine8", "--prefill-span", "64"}), "affine8");
+}
+
+// A step is as long as the span, where that is more than usual.
+TEST(Generate, ReadsASpanLongerThanAStep) {
+  for (const Words& span :
+       {Words{"--kv-cache", "affine8", "--prefill-span", "1024"}, Words{"--kv-cache", "affine8:span1024"}}) {
+    Words words = {"generate", "-m", tiny_model(), "--token-ids", "5,6,7", "-n", "4", "--json"};
+    words.insert(words.end(), span.begin(), span.end());
+    EXPECT_EQ(json_of(words)["token_ids"].size(), 4u);
+  }
+}
+
+// The raw cache stands beside the schemes that the span is about.
+TEST(Bench, GivesASpanToTheSchemesThatSeal) {
+  const Json json = json_of({"bench", "-m", tiny_model(), "--kv-cache", "raw,affine8", "--prefill-span",
+                             "128", "--depth", "64", "-p", "64", "-n", "2", "--repeat", "1", "--json"});
+  EXPECT_EQ(json["rows"][0]["kv_cache"], "raw");
+  EXPECT_EQ(json["rows"][1]["kv_cache"], "affine8:span128");
+}
+
 TEST(Inspect, DescribesTheModel) {
   const Json json = json_of({"inspect", "-m", tiny_model(), "--json"});
   EXPECT_EQ(json["family"], "llama");
