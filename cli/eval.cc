@@ -137,6 +137,7 @@ class EvalCommand : public Command {
 
   void load() {
     EngineOptions options = common_.engine_options();
+    options.precise = true;
     options.max_context = std::max(
         {common_.max_context, window_tokens_, needles_ ? needle_context_ : 0, common_.kv_window_size});
     options.logit_rows = eval_chunk_rows(must(inspect_model(common_.model_name())).vocabulary);

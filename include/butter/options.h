@@ -32,6 +32,9 @@ struct EngineOptions {
   int prefill_rows = 512;
   // Rows of a step whose logits may be asked for at once.
   int logit_rows = 1;
+  // Prefill rounds its operands no more than decode does: slower where the CPU has bf16 tiles. To compare
+  // caches whose errors are smaller than such rounding.
+  bool precise = false;
   LoadProgress progress;
 };
 

@@ -65,7 +65,7 @@ Status check_engine_options(const EngineOptions& options) {
 }
 
 Result<std::unique_ptr<Device>> make_device(const EngineOptions& options) {
-  if (options.device == "cpu") return make_cpu_device(options.threads);
+  if (options.device == "cpu") return make_cpu_device(options.threads, options.precise);
   if (options.device == "reference") return make_reference_device();
   return fail(StatusCode::kInvalidArgument, "--device is \"{}\"; cpu or reference is expected",
               options.device);

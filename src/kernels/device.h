@@ -75,8 +75,8 @@ class PreparedProgram {
   virtual const float* hidden() const = 0;
 };
 
-// Called after each op of a step that is traced: rows [rows][width] of the slot that the op wrote. What it writes
-// there after an AttendOp is what the next op reads; after other ops it must not write.
+// Called after each op of a step that is traced: rows [rows][width] of the slot that the op wrote. What it
+// writes there after an AttendOp is what the next op reads; after other ops it must not write.
 using TraceFn = std::function<void(const OpLabel& label, const Slot& slot, float* rows, int64_t row_count)>;
 
 struct DeviceInfo {
@@ -125,6 +125,8 @@ class Device {
 
 Result<std::unique_ptr<Device>> make_reference_device();
 // threads 0: as many as the CPUs that this process may use. The ISA is choose_isa()'s.
-Result<std::unique_ptr<Device>> make_cpu_device(int threads);
+// `precise`: prefill rounds its operands no more than decode does (to 16 bits), which is slower where there
+// are bf16 tiles: to compare caches whose errors are smaller than such rounding.
+Result<std::unique_ptr<Device>> make_cpu_device(int threads, bool precise = false);
 
 }  // namespace butter

@@ -159,8 +159,9 @@ struct StepContext {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(Isa isa, int threads)
+  CpuDevice(Isa isa, int threads, bool precise)
       : isa_(isa),
+        precise_(precise),
         elementwise_(cpu::elementwise(isa)),
         convert_{elementwise_.to_f16, elementwise_.to_bf16, elementwise_.copy},
         pool_(threads) {
@@ -183,7 +184,7 @@ class CpuDevice final : public Device {
     }
     weight->finish();
     linear_bytes_ += weight->bytes();
-    if (!weight->finer_than_bf16()) products_ = Products::kBf16;
+    if (!precise_ && !weight->finer_than_bf16()) products_ = Products::kBf16;
     const bool copied = weight->copied();
     linears_.push_back(std::move(*weight));
     return LoadedWeight{static_cast<WeightId>(linears_.size()) - 1, copied};
@@ -425,7 +426,7 @@ class CpuDevice final : public Device {
     const Op* producer = phase.end - phase.first == 2 ? &ops[phase.first] : nullptr;
     const int64_t rows = step.rows_of(op.in);
     if (rows == 0) return;
-    const cpu::LinearPath path = cpu::linear_path(rows);
+    const cpu::LinearPath path = precise_ ? cpu::LinearPath::kDecode : cpu::linear_path(rows);
     const bool alone = rows <= kPrivateRows;  // every worker makes the input for itself
     const IndexRange own = alone ? IndexRange{0, rows} : step.worker.slice(rows, row_grain(rows));
 
@@ -512,6 +513,7 @@ class CpuDevice final : public Device {
   }
 
   const Isa isa_;
+  const bool precise_;  // prefill's linear ops take the inputs of decode, its attention exact products
   const cpu::Elementwise& elementwise_;
   const RowConverter convert_;
   ThreadPool pool_;
@@ -527,9 +529,10 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> make_cpu_device(int threads) {
+Result<std::unique_ptr<Device>> make_cpu_device(int threads, bool precise) {
   BUTTER_ASSIGN(const Isa isa, choose_isa());
-  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(isa, threads > 0 ? threads : usable_cpus()));
+  return std::unique_ptr<Device>(
+      std::make_unique<CpuDevice>(isa, threads > 0 ? threads : usable_cpus(), precise));
 }
 
 }  // namespace butter
