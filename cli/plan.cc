@@ -95,6 +95,7 @@ class PlanCommand : public Command {
                                     {"sealed_bytes", plan.sealed_bytes * sessions_},
                                     {"open_bytes", plan.open_bytes * sessions_},
                                     {"pinned_bytes", plan.pinned_bytes * sessions_},
+                                    {"centre_bytes", plan.centre_bytes * sessions_},
                                     {"recurrent_bytes", plan.recurrent_bytes * sessions_},
                                     {"total_bytes", plan.total_bytes * sessions_},
                                     {"raw_bytes", plan.raw_bytes * sessions_},

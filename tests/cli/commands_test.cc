@@ -165,6 +165,17 @@ std::string planned_scheme(const Words& more) {
   return json_of(words)["schemes"][0]["kv_cache"].get<std::string>();
 }
 
+TEST(Plan, PartsAddUpToTheWhole) {
+  const Json json =
+      json_of({"plan", "-m", tiny_model(), "--max-context", "200", "--sessions", "3", "--json"});
+  for (const Json& row : json["schemes"]) {
+    int64_t sum = 0;
+    for (const char* part : {"sealed_bytes", "open_bytes", "pinned_bytes", "centre_bytes", "recurrent_bytes"})
+      sum += row[part].get<int64_t>();
+    EXPECT_EQ(sum, row["total_bytes"]) << row["kv_cache"];
+  }
+}
+
 TEST(Plan, TakesTheNamesThatOtherToolsGive) {
   EXPECT_EQ(planned_scheme({"-ctk", "q8_0", "-ctv", "q4_0"}), "k=affine8,v=affine4");
   EXPECT_EQ(planned_scheme({"-ctk", "q8_0", "-ctv", "q8_0"}), "affine8");
