@@ -1,0 +1,55 @@
+#include "matrix/matrix.h"
+
+#include "kernels/row_format.h"
+
+namespace butter {
+
+std::vector<std::string> matrix_schemes() {
+  if (!kWholeMatrix) return scheme_kinds();
+  std::vector<std::string> schemes;
+  for (const RowFormat* format : row_formats()) {
+    if (format->lossy) schemes.push_back(format->name);
+  }
+  for (const char* pair : {"raw", "aura3v2", "aura4v2", "k=affine8,v=aura2", "k=aura4,v=affine4",
+                           "k=raw,v=aura3", "k=aura3,v=raw", "aura8v4", "k=affine6g128,v=affine4g16",
+                           "aura4v4:plain", "affine4:plain", "k=raw,v=affine8:plain"}) {
+    schemes.push_back(pair);
+  }
+  return schemes;
+}
+
+std::vector<std::string> scheme_kinds() {
+  std::vector<std::string> kinds = {"aura3v2", "affine4", "k=affine8,v=aura4", "aura4v4:plain"};
+  if (kSanitized) kinds.resize(2);
+  if (kWholeMatrix) kinds.insert(kinds.end(), {"aura8v8", "k=affine6,v=raw"});
+  return kinds;
+}
+
+std::vector<Window> matrix_windows() {
+  std::vector<Window> windows = {{}, {100, 4}, {64, 0}};
+  if (!kWholeMatrix) windows.resize(2);
+  if (kWholeMatrix) windows.insert(windows.end(), {{65, 4}, {65, 0}, {100, 0}, {64, 4}, {130, 70}});
+  return windows;
+}
+
+std::vector<std::string> matrix_models() {
+  if (kSanitized && !kWholeMatrix) return {"qwen2"};
+  if (!kWholeMatrix) return {"qwen2", "mistral_swa"};  // biases of keys; a window of the model's own
+  return {"llama", "llama3_scaled", "mistral_swa", "qwen2", "qwen3"};
+}
+
+std::vector<size_t> matrix_chunks() {
+  if (!kWholeMatrix) return {7, 200};
+  return {1, 7, 64, 200};
+}
+
+std::vector<MatrixDevice> matrix_devices() {
+  std::vector<MatrixDevice> devices = {{"reference", Isa::kPortable}};
+  const std::vector<Isa> isas = available_isas();
+  for (Isa isa : isas) {
+    if (kWholeMatrix || isa == isas.back() || isa == Isa::kAvx2) devices.push_back({"cpu", isa});
+  }
+  return devices;
+}
+
+}  // namespace butter
