@@ -278,7 +278,9 @@ inline void store_quads(const __m256i* whole, uint16_t* quads) {
 
 template <int kHeads>
 void quantise_weights(const float* weights, const uint8_t* scales, WordWeights<kHeads>& words) {
-  constexpr float kTiny = 1e-36F;  // weights below are nothing; its inverse is finite
+  // Weights below are nothing beside the 1 of the largest there is. Much smaller, and factors made of it
+  // would be denormal, which costs more than the page.
+  constexpr float kTiny = 1e-20F;
   for (int h = 0; h < kHeads; ++h, weights += kPageRows) {
     __m256 products[8], highest = _mm256_set1_ps(kTiny);
     for (int i = 0; i < 8; ++i) {

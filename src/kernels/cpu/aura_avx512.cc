@@ -34,7 +34,9 @@ constexpr int kQuads = kPageRows / 4;
 constexpr int kMostHeads = kAuraSanitized ? 2 : 8;  // that share a pass over a record
 // Up to which 4 vectors of values fit in registers.
 constexpr int kFewHeads = kAuraSanitized ? 1 : 4;
-constexpr float kTiny = 1e-36F;  // weights below are nothing; its inverse is finite
+// Weights below are nothing beside the 1 of the largest there is. Much smaller, and factors made of it would
+// be denormal, which costs more than the page.
+constexpr float kTiny = 1e-20F;
 
 template <int kCount, typename Fn>
 inline __attribute__((always_inline)) void unrolled(const Fn& fn) {

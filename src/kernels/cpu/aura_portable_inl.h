@@ -123,7 +123,9 @@ void score(const RowShape& shape, const std::byte* prepared, int heads, const Re
 // The weights of a head, times the row's scale, as whole numbers up to 255 of the page's largest. Returns
 // what 1 is worth, over 2^u and the table's step.
 inline float quantise_weights(const float* weights, const float* scales, uint8_t* whole) {
-  constexpr float kTiny = 1e-36F;  // weights below are nothing; its inverse is finite
+  // Weights below are nothing beside the 1 of the largest there is. Much smaller, and factors made of it
+  // would be denormal, which costs more than the page.
+  constexpr float kTiny = 1e-20F;
   float products[kPageRows], largest = kTiny;
   for (int row = 0; row < kPageRows; ++row) {
     products[row] = weights[row] * scales[row];
