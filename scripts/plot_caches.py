@@ -208,6 +208,23 @@ def draw_speed(report, rows, path):
 JOINED = {"aura": re.compile(r"aura(\d)v\1"), "affine": re.compile(r"affine\d")}
 
 
+def label_place(dot_x, dot_y, text, taken):
+    """Where the label of a point goes, and the box that it takes: the first place that is free, if any is."""
+    width = 7.0 * len(text)
+    places = []
+    for right, down in ((8, -5), (8, 15), (-8, 15), (-8, -5)):
+        text_x, text_y = dot_x + right, dot_y + down
+        left_edge = text_x if right > 0 else text_x - width
+        box = (left_edge, text_y - 11, left_edge + width, text_y + 3)
+        places.append((text_x, text_y, "start" if right > 0 else "end", box))
+    for place in places:
+        box = place[3]
+        free = all(box[2] < b[0] or b[2] < box[0] or box[3] < b[1] or b[3] < box[1] for b in taken)
+        if free and box[0] > LEFT:
+            return place
+    return places[0]
+
+
 def draw_quality(report, rows, path):
     """KLD against bits, a point a scheme; open ones are :plain."""
     points = [(row["kv_cache"], row["bits_per_value"], row["kld_mean"]) for row in rows
@@ -230,16 +247,15 @@ def draw_quality(report, rows, path):
     for kind, pattern in JOINED.items():
         line = sorted((point[1], point[2]) for point in points if pattern.fullmatch(point[0]))
         drawing.line([(x(b), y(kld)) for b, kld in line], FAMILY_COLOURS[kind][0], 1.2)
-    taken = []
-    for scheme, b, kld in sorted(points, key=lambda point: point[2]):
+    points.sort(key=lambda point: (point[1], point[0]))
+    dots = [(x(b), y(kld)) for _, b, kld in points]
+    taken = [(dot_x - 5, dot_y - 5, dot_x + 5, dot_y + 5) for dot_x, dot_y in dots]
+    for (scheme, _, _), (dot_x, dot_y) in zip(points, dots):
         colour = FAMILY_COLOURS[family(scheme)][0]
-        at_x, at_y = x(b), y(kld)
-        drawing.dot(at_x, at_y, colour, hollow=scheme.endswith(":plain"))
-        # Above its point, to the right; below, to the left, where another point's label may be in the way.
-        below = any(abs(at_y - other_y) < LABEL_GAP and abs(at_x - other_x) < 60 for other_x, other_y in taken)
-        drawing.text(at_x + (-6 if below else 8), at_y + (15 if below else -5), scheme,
-                     anchor="end" if below else "start", colour=colour)
-        taken.append((at_x, at_y))
+        drawing.dot(dot_x, dot_y, colour, hollow=scheme.endswith(":plain"))
+        text_x, text_y, anchor, box = label_place(dot_x, dot_y, scheme, taken)
+        drawing.text(text_x, text_y, scheme, anchor=anchor, colour=colour)
+        taken.append(box)
     drawing.save(path)
 
 
