@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kHelp =
     "/reset        forget the conversation\n"
-    "/save FILE    write the conversation as JSON\n"
-    "/load FILE    go on with a conversation that was saved; it is read again\n"
+    "/save FILE    write the conversation as JSON, and its cache to FILE.cache\n"
+    "/load FILE    go on with a conversation that was saved; it is read again where its cache does not fit\n"
     "/stats        speed and cache of the last answer\n"
     "/quit         end (so does the end of input)";
 
@@ -143,7 +143,30 @@ class ChatCommand : public Command {
     for (const Message& message : messages_)
       json.push_back({{"role", message.role}, {"content", message.content}});
     write_text_file(path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-    note(fmt::format("saved {} messages to {}", messages_.size(), path));
+    if (session_->tokens().empty()) {
+      note(fmt::format("saved {} messages to {}", messages_.size(), path));
+      return;
+    }
+    // The conversation is saved whatever becomes of its cache.
+    must(session_->save_cache(cache_path(path)));
+    note(fmt::format("saved {} messages to {}, and their cache to {}", messages_.size(), path,
+                     cache_path(path)));
+  }
+
+  static std::string cache_path(const std::string& path) { return path + ".cache"; }
+
+  // The cache that was saved with a conversation. It need not be there, or fit: then the text is read again.
+  // That it is this conversation's is not asked: the next turn keeps what its tokens have in common.
+  void load_cache(const std::string& path) {
+    const Status taken = session_->load_cache(path);
+    if (taken) {
+      note(fmt::format("{} messages, with their cache of {} tokens", messages_.size(),
+                       session_->tokens().size()));
+      return;
+    }
+    const std::string reason =
+        taken.error().code() == StatusCode::kNotFound ? "" : fmt::format(" ({})", taken.error().message());
+    note(fmt::format("{} messages; they are read with your next one{}", messages_.size(), reason));
   }
 
   void load(const std::string& path) {
@@ -159,7 +182,7 @@ class ChatCommand : public Command {
     }
     session_->reset();
     messages_ = std::move(messages);
-    note(fmt::format("{} messages; they are read with your next one", messages_.size()));
+    load_cache(cache_path(path));
   }
 
   CommonOptions common_;

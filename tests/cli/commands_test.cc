@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,7 @@ namespace butter {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
@@ -279,6 +281,43 @@ TEST(Chat, RemembersAndSavesOverPipes) {
   EXPECT_THAT(result.err, HasSubstr("/nonsense is no command"));
   std::ifstream file(scratch.file("talk.json"));
   EXPECT_EQ(Json::parse(file).size(), 2u);
+}
+
+// What one turn of `butter chat --json` says after a conversation was loaded.
+struct LoadedTurn {
+  Json answer;
+  std::string notes;
+};
+LoadedTurn turn_after_load(const std::string& path, const std::string& kv_cache) {
+  RunOptions options;
+  options.input = "/load " + path + "\nAnd again?\n";
+  const ProgramResult result =
+      run_butter({"chat", "-m", default_model(), "-n", "4", "--json", "--kv-cache", kv_cache}, options);
+  EXPECT_EQ(result.status, 0) << result.err;
+  return {Json::parse(result.out, nullptr, false), result.err};
+}
+
+TEST(Chat, LoadedConversationIsReadAgainOnlyWhereItsCacheDoesNotFit) {
+  if (default_model().empty()) GTEST_SKIP() << "the default model has not been fetched";
+  const ScratchFolder scratch;
+  const std::string talk = scratch.file("talk.json");
+  RunOptions options;
+  options.input = "Say hello.\n/save " + talk + "\n";
+  const ProgramResult saved =
+      run_butter({"chat", "-m", default_model(), "-n", "8", "--kv-cache", "aura"}, options);
+  ASSERT_EQ(saved.status, 0) << saved.err;
+  EXPECT_THAT(saved.err, HasSubstr(talk + ".cache"));
+
+  const LoadedTurn kept = turn_after_load(talk, "aura");
+  EXPECT_THAT(kept.notes, HasSubstr("with their cache of"));
+  EXPECT_GT(kept.answer["reused_tokens"], 0);
+  const LoadedTurn other = turn_after_load(talk, "raw");
+  EXPECT_THAT(other.notes, AllOf(HasSubstr("read with your next one"), HasSubstr("\"aura4v4\"; \"raw\"")));
+  EXPECT_EQ(other.answer["reused_tokens"], 0);
+  std::filesystem::remove(talk + ".cache");
+  const LoadedTurn without = turn_after_load(talk, "aura");
+  EXPECT_THAT(without.notes, HasSubstr("read with your next one"));
+  EXPECT_EQ(without.answer["reused_tokens"], 0);
 }
 
 }  // namespace
