@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_gguf, fuzz_safetensors, fuzz_config and fuzz_family: small files that reach every branch.
+"""Writes the seeds of fuzz_gguf, fuzz_safetensors, fuzz_config, fuzz_family and fuzz_cache_file: small files that reach
+every branch.
 
 Needs nothing but Python:   python generate.py
 """
@@ -130,7 +131,46 @@ def family_seeds():
              (f"{architecture}.rope.freq_base", F32, 10000.0)], []))
 
 
+def cache_file(scheme, window, position, key_record, value_record, tokens=False):
+    """A saved cache of the two layers of fuzz_cache_file.cc, which computes the checksums itself."""
+    layers = [(16, 16), (16, 8)]  # widths of keys and values, one head each
+    up = lambda n, to: (n + to - 1) // to * to
+    seals, plain = scheme != "raw", scheme.endswith(":plain")
+    size, keep = window
+    kept = (keep + 63) // 64 if size and not (seals and not plain and keep <= 4) else 0
+    end = position // 64
+    recent = max(0, end * 64 + 1 - (size - keep)) // 64 if size else 0
+    kept = min(kept, end)
+    recent = min(max(recent, kept), end)
+    block = 0
+    for key, value in layers:
+        records = key_record(key) + value_record(value)
+        block += up(up(records, 16) + 16, 64) if seals else up(records, 64)
+    pinned = min(position, 4) if seals and not plain else 0
+    centre = 2 * 32 if seals and not plain and not scheme.startswith("k=raw") and end else 0
+    rows = (2 * 16 + 16 + 8) * 2 * (pinned + position % 64) + centre + block * (kept + end - recent)
+    header = json.dumps({"model": "tiny-2x16-0123", "kv_cache": scheme, "raw": "F16", "window": list(window),
+                         "position": position, "tokens": position if tokens else 0,
+                         "pages": [[kept, recent, end]]}).encode()
+    body = bytes(4 * position if tokens else 0) + bytes(rows)
+    total = 32 + len(header) + len(body) + 16
+    return b"butterkv" + struct.pack("<IIQQ", 1, len(header), total, 0) + header + body + bytes(16)
+
+
+def cache_file_seeds():
+    raw = lambda dim: 128 * dim
+    aura = lambda bits: lambda dim: 64 * ((dim * bits + 7) // 8 + 1)
+    affine = lambda bits, group: lambda dim: 64 * (dim * bits // 8 + 4 * ((dim + group - 1) // group))
+    for position in [0, 3, 66, 130]:
+        write("cache_file", f"raw_{position}", cache_file("raw", (0, 0), position, raw, raw, tokens=True))
+        write("cache_file", f"aura_{position}", cache_file("aura3v2", (0, 0), position, aura(3), aura(2)))
+        write("cache_file", f"mixed_{position}", cache_file("k=affine4g16,v=raw", (70, 4), position, affine(4, 16), raw))
+        write("cache_file", f"plain_{position}",
+              cache_file("affine8:plain", (100, 70), position, affine(8, 64), affine(8, 64), tokens=True))
+
+
 if __name__ == "__main__":
+    cache_file_seeds()
     family_seeds()
     gguf_seeds()
     safetensors_seeds()
