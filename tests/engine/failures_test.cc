@@ -71,7 +71,8 @@ TEST_P(FailuresTest, StepThatFailsLeavesTheSequenceAsItWas) {
   std::vector<int32_t> good = random_ids(400, 3);
   std::replace(good.begin(), good.end(), 7, 8);
   const std::span<const int32_t> ids(good);
-  for (const char* kv_cache : {"raw", "rotated"}) {
+  for (const char* kv_cache :
+       {"raw", "rotated", "aura3v2", "affine4", "k=affine8,v=aura4:plain", "k=raw,v=aura2"}) {
     for (size_t past : {0, 63, 100, 128}) {
       SequenceOptions sequence_options;
       sequence_options.kv_cache = kv_cache;

@@ -1,7 +1,8 @@
 // Sequences: what one gives does not depend on the others, on how it was cut into steps, or on where it came
 // from.
 //
-// Every promise is tried on both devices, with raw rows and with the test-only format that seals.
+// Every promise is tried on both devices, with raw rows, with the test-only format that seals, and with some
+// of the compressed ones; tests/matrix has them all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,11 @@ std::vector<Case> all_cases() {
                              {"reference", "rotated"},
                              {"reference", "raw", 80, 4},
                              {"cpu", "rotated", 80, 4},
-                             {"cpu", "k=raw,v=rotated", 100, 70}};
+                             {"cpu", "k=raw,v=rotated", 100, 70},
+                             {"reference", "aura3v2", 80, 4},
+                             {"cpu", "aura3v2", 80, 4},
+                             {"cpu", "k=affine8,v=aura4:plain"},
+                             {"cpu", "affine4", 100, 70}};
   if (kSanitized) cases.resize(3);
   return cases;
 }
@@ -51,6 +56,14 @@ class SequencesTest : public testing::TestWithParam<Case> {
   }
 
   bool on_reference() const { return std::string(GetParam().device) == "reference"; }
+  // How far apart the decode and the prefill kernels may be. Where rows differ in their last bits, one may
+  // fall to another code that fits it as well: answers then move by about what codes cost.
+  float kernel_bound() const {
+    const std::string kv_cache = GetParam().kv_cache;
+    const bool lossy =
+        kv_cache.find("aura") != std::string::npos || kv_cache.find("affine") != std::string::npos;
+    return lossy ? 2.0f : 2e-1f;
+  }
   Sequence sequence() { return make_sequence(*engine_, sequence_); }
   std::vector<float> feed(Sequence& sequence, std::span<const int32_t> ids) {
     return feed_last(*engine_, sequence, ids);
@@ -134,8 +147,11 @@ TEST_P(SequencesTest, BatchGivesWhatEachGivesAlone) {
 }
 
 TEST_P(SequencesTest, BatchOfMixedSchemesAndWindowsGivesWhatEachGivesAlone) {
-  const SequenceOptions kinds[] = {
-      {"raw", 0, 4, 0}, {"rotated", 0, 4, 0}, {"k=rotated,v=raw", 70, 4, 0}, {"raw", 90, 10, 0}};
+  const SequenceOptions kinds[] = {{"raw", 0, 4, 0},
+                                   {"rotated", 0, 4, 0},
+                                   {"k=rotated,v=raw", 70, 4, 0},
+                                   {"raw", 90, 10, 0},
+                                   {"aura3v2", 80, 4, 0}};
   std::vector<Sequence> alone, batched;
   for (const SequenceOptions& kind : kinds) {
     alone.push_back(make_sequence(*engine_, kind));
@@ -200,7 +216,7 @@ TEST_P(SequencesTest, TruncatedAndFedAgainIsAFreshRun) {
       // The same kernels: the steps that the first run and the second had.
       Sequence fresh = fed(second, {});
       if (*reached > 0) feed(fresh, std::span(second).first(static_cast<size_t>(*reached)));
-      EXPECT_LE(max_difference(logits, feed(fresh, rest)), 2e-1f) << "truncated to " << n;
+      EXPECT_LE(max_difference(logits, feed(fresh, rest)), kernel_bound()) << "truncated to " << n;
     }
   }
 }
@@ -215,7 +231,7 @@ TEST_P(SequencesTest, TruncateRefusesWhatIsAheadAndChangesNothing) {
 }
 
 TEST_P(SequencesTest, RotatedRowsAreRawRowsWithinRounding) {
-  if (std::string(GetParam().kv_cache) == "raw") return;
+  if (std::string(GetParam().kv_cache) == "raw" || kernel_bound() > 1) return;
   SequenceOptions raw_options = sequence_;
   raw_options.kv_cache = "raw";
   Sequence sealed = sequence(), raw = make_sequence(*engine_, raw_options);
@@ -258,7 +274,7 @@ TEST_P(SequencesTest, PromptCutsDoNotChangeWhatIsSeen) {
     if (on_reference()) {
       EXPECT_EQ(logits, expected) << "chunks of " << chunk;
     } else {
-      EXPECT_LE(max_difference(logits, expected), 2e-1f) << "chunks of " << chunk;
+      EXPECT_LE(max_difference(logits, expected), kernel_bound()) << "chunks of " << chunk;
     }
   }
 }

@@ -248,7 +248,7 @@ void raw_finish(const RowShape&, int, float*) {}
 void raw_turn(const RowShape&, int64_t, float*) {}
 
 constexpr RowCodec kRawCodec = {reference::encode_raw, raw_expand, raw_prepared_bytes, raw_prepare, raw_score,
-                                raw_accumulate, raw_finish, raw_turn,           raw_expand};
+                                raw_accumulate,        raw_finish, raw_turn,           raw_expand};
 
 }  // namespace
 }  // namespace butter::cpu
