@@ -56,13 +56,11 @@ class SequencesTest : public testing::TestWithParam<Case> {
   }
 
   bool on_reference() const { return std::string(GetParam().device) == "reference"; }
-  // How far apart the decode and the prefill kernels may be. Where rows differ in their last bits, one may
-  // fall to another code that fits it as well: answers then move by about what codes cost.
-  float kernel_bound() const {
+  // Between decode and prefill kernels a row may fall to another code that fits it as well: how far that
+  // moves an answer depends on the model. tests/matrix holds each layer's attention to a bound instead.
+  bool lossy() const {
     const std::string kv_cache = GetParam().kv_cache;
-    const bool lossy =
-        kv_cache.find("aura") != std::string::npos || kv_cache.find("affine") != std::string::npos;
-    return lossy ? 2.0f : 2e-1f;
+    return kv_cache.find("aura") != std::string::npos || kv_cache.find("affine") != std::string::npos;
   }
   Sequence sequence() { return make_sequence(*engine_, sequence_); }
   std::vector<float> feed(Sequence& sequence, std::span<const int32_t> ids) {
@@ -212,11 +210,11 @@ TEST_P(SequencesTest, TruncatedAndFedAgainIsAFreshRun) {
     if (on_reference()) {
       Sequence fresh = fed(second, {});
       EXPECT_EQ(logits, feed(fresh, second)) << "truncated to " << n;
-    } else {
+    } else if (!lossy()) {
       // The same kernels: the steps that the first run and the second had.
       Sequence fresh = fed(second, {});
       if (*reached > 0) feed(fresh, std::span(second).first(static_cast<size_t>(*reached)));
-      EXPECT_LE(max_difference(logits, feed(fresh, rest)), kernel_bound()) << "truncated to " << n;
+      EXPECT_LE(max_difference(logits, feed(fresh, rest)), 2e-1f) << "truncated to " << n;
     }
   }
 }
@@ -231,7 +229,7 @@ TEST_P(SequencesTest, TruncateRefusesWhatIsAheadAndChangesNothing) {
 }
 
 TEST_P(SequencesTest, RotatedRowsAreRawRowsWithinRounding) {
-  if (std::string(GetParam().kv_cache) == "raw" || kernel_bound() > 1) return;
+  if (std::string(GetParam().kv_cache) == "raw" || lossy()) return;
   SequenceOptions raw_options = sequence_;
   raw_options.kv_cache = "raw";
   Sequence sealed = sequence(), raw = make_sequence(*engine_, raw_options);
@@ -273,8 +271,8 @@ TEST_P(SequencesTest, PromptCutsDoNotChangeWhatIsSeen) {
     const Logits logits = feed_all(*engine_, cut, ids, chunk);
     if (on_reference()) {
       EXPECT_EQ(logits, expected) << "chunks of " << chunk;
-    } else {
-      EXPECT_LE(max_difference(logits, expected), kernel_bound()) << "chunks of " << chunk;
+    } else if (!lossy()) {
+      EXPECT_LE(max_difference(logits, expected), 2e-1f) << "chunks of " << chunk;
     }
   }
 }
