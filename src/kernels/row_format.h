@@ -41,7 +41,7 @@ struct Record {
 
 // Scratch that encode() may use.
 constexpr int64_t encode_scratch_bytes(int dim) {
-  return (int64_t{64} << 10) + int64_t{8} * kPageRows * dim;
+  return (int64_t{64} << 10) + int64_t{9} * kPageRows * dim;
 }
 
 struct RowCodec {

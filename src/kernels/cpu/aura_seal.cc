@@ -20,9 +20,18 @@ constexpr float kLargestValue = 0x1p56f;
 constexpr float kSmallestSquare = 0x1p-90f, kLargestSquare = 0x1p125f;
 constexpr float kMagnify = 0x1p100f;
 
-// What a kernel may take besides the turned rows and their cells.
+// A row is coded at two sizes, and the code that points more nearly its way is kept: any size serves, since
+// the scale is taken afterwards. Against one size of 1 that lowers the error by 2 % with 2 bits, 4 % with 3
+// and 9 % with 4 (normal rows of 64).
+constexpr float kSizes[3][2] = {{0.92f, 1.07f}, {0.95f, 1.07f}, {0.89f, 1.01f}};
+
+// Turned rows, their cells, and the codes of the second size.
+int64_t row_scratch_bytes(int dim) {
+  return int64_t{7} * kPageRows * dim;
+}
+// What is left for a kernel.
 int64_t kernel_scratch_bytes(int dim) {
-  return aura_encode_scratch_bytes(dim) - int64_t{6} * kPageRows * dim;
+  return aura_encode_scratch_bytes(dim) - row_scratch_bytes(dim);
 }
 
 // The fastest kernel that takes the width: one that searches many rows together needs room for them.
@@ -125,6 +134,7 @@ struct Row {
 struct Workspace {
   float* turned;    // [64][dim]
   uint16_t* cells;  // [64][dim]
+  uint8_t* codes;   // [64][bytes of a row, at most dim / 2]
   std::byte* kernel;
 };
 
@@ -132,7 +142,8 @@ Workspace lay_out(int dim, std::byte* scratch) {
   Workspace work;
   work.turned = reinterpret_cast<float*>(scratch);
   work.cells = reinterpret_cast<uint16_t*>(work.turned + kPageRows * dim);
-  work.kernel = scratch + int64_t{6} * kPageRows * dim;
+  work.codes = reinterpret_cast<uint8_t*>(work.cells + kPageRows * dim);
+  work.kernel = scratch + row_scratch_bytes(dim);
   return work;
 }
 
@@ -180,6 +191,40 @@ void write_scales(const RowShape& shape, const float* scales, uint8_t* bytes, Re
   for (int r = 0; r < kPageRows; ++r) bytes[r] = nearest_scale_byte(scales[r], exponent);
 }
 
+// The search for a page's codes.
+struct SealOfPage {
+  const SealKernel& kernel;
+  const SealMetric& metric;
+  const RowShape& shape;
+  const void* costs;
+  const Workspace& work;
+
+  // codes [64][bytes of a row] of the turned rows, each taken as `size` times a row of variance 1.
+  void seal(const std::array<Row, kPageRows>& page, float size, uint8_t* codes,
+            std::array<SealedRow, kPageRows>& sealed) const {
+    const int dim = shape.dim;
+    const float cells_per_unit = size * static_cast<float>(metric.cells) / (2 * metric.range);
+    for (int r = 0; r < kPageRows; ++r) {
+      const float square = page[static_cast<size_t>(r)].square;
+      const float factor = square == 0 ? 0 : cells_per_unit * std::sqrt(static_cast<float>(dim) / square);
+      kernel.to_cells(work.turned + r * dim, dim, factor, metric.cells, work.cells + r * dim);
+    }
+    const int64_t row_bytes = trellis_row_bytes(shape.bits, dim);
+    const int8_t* levels = trellis_table(shape.bits).levels.data();
+    for (int r = 0; r < kPageRows; r += kernel.rows_at_once) {
+      const SealRows some = {dim, work.turned + r * dim, work.cells + r * dim};
+      kernel.seal(metric, levels, shape.bits, costs, some, work.kernel, codes + r * row_bytes,
+                  &sealed[static_cast<size_t>(r)]);
+    }
+  }
+};
+
+// Whether a code makes a smaller angle with its row than another: by <y, code>² / |code|².
+bool nearer(const SealedRow& a, const SealedRow& b) {
+  return a.product > 0 &&
+         double{a.product} * a.product * double{b.square} > double{b.product} * b.product * double{a.square};
+}
+
 }  // namespace
 
 void aura_encode(Isa isa, const RowShape& shape, const float* rows, std::byte* record, RecordTail* tail,
@@ -199,20 +244,18 @@ void aura_encode(Isa isa, const RowShape& shape, const float* rows, std::byte* r
     row.square = kernel.square_sum(turned, dim);
     if (!(row.square >= kSmallestSquare && row.square <= kLargestSquare))
       row = turn_extreme_row(isa, shape, kernel, rows + r * dim, turned);
-    const float cells_per_unit = static_cast<float>(metric.cells) / (2 * metric.range);
-    const float factor =
-        row.square == 0 ? 0 : cells_per_unit * std::sqrt(static_cast<float>(dim) / row.square);
-    kernel.to_cells(turned, dim, factor, metric.cells, work.cells + r * dim);
   }
 
+  const SealOfPage page_of_rows{kernel, metric, shape, costs_of(kernel, shape.bits), work};
   const int64_t row_bytes = trellis_row_bytes(shape.bits, dim);
   auto* codes = reinterpret_cast<uint8_t*>(record);
-  const void* costs = costs_of(kernel, shape.bits);
-  std::array<SealedRow, kPageRows> sealed;
-  for (int r = 0; r < kPageRows; r += kernel.rows_at_once) {
-    const SealRows some = {dim, work.turned + r * dim, work.cells + r * dim};
-    kernel.seal(metric, table.levels.data(), shape.bits, costs, some, work.kernel, codes + r * row_bytes,
-                &sealed[r]);
+  std::array<SealedRow, kPageRows> sealed, other;
+  page_of_rows.seal(page, kSizes[shape.bits - 2][0], codes, sealed);
+  page_of_rows.seal(page, kSizes[shape.bits - 2][1], work.codes, other);
+  for (int64_t r = 0; r < kPageRows; ++r) {
+    if (!nearer(other[static_cast<size_t>(r)], sealed[static_cast<size_t>(r)])) continue;
+    sealed[static_cast<size_t>(r)] = other[static_cast<size_t>(r)];
+    std::memcpy(codes + r * row_bytes, work.codes + r * row_bytes, static_cast<size_t>(row_bytes));
   }
 
   std::array<float, kPageRows> scales;

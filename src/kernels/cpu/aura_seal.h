@@ -20,7 +20,7 @@ namespace butter::cpu {
 
 // Scratch that aura_encode() takes; within encode_scratch_bytes().
 constexpr int64_t aura_encode_scratch_bytes(int dim) {
-  return (int64_t{48} << 10) + int64_t{8} * kPageRows * dim;
+  return (int64_t{48} << 10) + int64_t{9} * kPageRows * dim;
 }
 
 // rows [64][dim], finite. tail: the exponent of the shape's side is set. scratch: aligned to 64.
