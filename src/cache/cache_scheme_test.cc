@@ -98,8 +98,9 @@ TEST(CacheScheme, WhatIsNoSchemeIsNamedWithThoseThereAre) {
     EXPECT_EQ(scheme.error().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(scheme.error().message(), HasSubstr(std::string("\"") + text + "\""));
     const std::string_view scheme_text = text;
-    if (scheme_text != "raw:plain" && scheme_text.find(":span") == std::string_view::npos)
+    if (scheme_text != "raw:plain" && scheme_text.find(":span") == std::string_view::npos) {
       EXPECT_THAT(scheme.error().message(), HasSubstr("there is raw, affine8"));
+    }
   }
 }
 

@@ -85,23 +85,26 @@ std::vector<float> decoded(const RowShape& shape, const Page& page) {
   return rows;
 }
 
-// The mean squared error of codes on the sphere of radius √dim, whatever the scales.
+// How much of a row its code misses, with the scale that suits it best: 1 - cos² of the angle between them,
+// the mean of a page. An encoder may look for codes at any size of the row.
 double code_error(const RowShape& shape, const float* rows, const Page& page) {
   double sum = 0;
   std::vector<float> turned(static_cast<size_t>(shape.dim));
   std::vector<int8_t> levels(turned.size());
-  const double step = trellis_table(shape.bits).step;
   for (int r = 0; r < kPageRows; ++r) {
     std::copy_n(rows + r * shape.dim, shape.dim, turned.data());
     rotate(shape.layer, shape.side, shape.dim, turned.data());
-    double square = 0;
-    for (float y : turned) square += double{y} * y;
-    const double factor = std::sqrt(shape.dim / square);
     decode_levels(shape.bits, page.codes() + r * trellis_row_bytes(shape.bits, shape.dim), shape.dim,
                   levels.data());
-    for (size_t j = 0; j < levels.size(); ++j) sum += std::pow(turned[j] * factor - levels[j] * step, 2);
+    double square = 0, code_square = 0, product = 0;
+    for (size_t j = 0; j < levels.size(); ++j) {
+      square += double{turned[j]} * turned[j];
+      code_square += static_cast<double>(levels[j]) * levels[j];
+      product += double{turned[j]} * levels[j];
+    }
+    sum += 1 - product * product / (square * code_square);
   }
-  return sum / (kPageRows * shape.dim);
+  return sum / kPageRows;
 }
 
 // AMX has no kernel of its own.
@@ -120,9 +123,9 @@ INSTANTIATE_TEST_SUITE_P(Isas, AuraSealOnEachIsa, testing::ValuesIn(isas_with_ke
 // too slow to run on 2,112 rows each time: BUTTER_PRINT_SEAL_ERRORS=1 prints them.
 constexpr int kErrorPages = 33;
 constexpr double kReferenceErrors[][3] = {
-    {0.079005, 0.021152, 0.006053}, {0.078596, 0.021264, 0.006236}, {0.078611, 0.021312, 0.006245},
-    {0.078793, 0.021453, 0.006348}, {0.079184, 0.021603, 0.006406}, {0.079127, 0.021533, 0.006372},
-    {0.079140, 0.021532, 0.006416}, {0.079270, 0.021606, 0.006438},
+    {0.076540, 0.020279, 0.005698}, {0.077312, 0.020781, 0.006046}, {0.077539, 0.020943, 0.006083},
+    {0.077952, 0.021138, 0.006201}, {0.078477, 0.021328, 0.006275}, {0.078475, 0.021289, 0.006265},
+    {0.078735, 0.021368, 0.006338}, {0.078943, 0.021482, 0.006378},
 };
 
 TEST(AuraSeal, TheReferenceErrorsAreThoseOfTheReference) {
@@ -146,7 +149,10 @@ TEST(AuraSeal, TheReferenceErrorsAreThoseOfTheReference) {
   }
 }
 
-TEST_P(AuraSealOnEachIsa, ErrsWithinOnePercentOfTheReference) {
+// What two sizes gain at the least over the one of the reference: less the wider the row, whose errors average.
+constexpr double kGain[] = {1.0, 0.99, 0.98};
+
+TEST_P(AuraSealOnEachIsa, ErrsLessThanTheReference) {
   for (size_t d = 0; d < std::size(kDims); ++d) {
     for (int bits : kAllBits) {
       const RowShape shape = make_shape(bits, kDims[d]);
@@ -156,13 +162,13 @@ TEST_P(AuraSealOnEachIsa, ErrsWithinOnePercentOfTheReference) {
         const float* own = rows.data() + int64_t{page} * kPageRows * shape.dim;
         error += code_error(shape, own, encode(cpu::aura_encode, GetParam(), shape, own)) / kErrorPages;
       }
-      EXPECT_LT(error, 1.01 * kReferenceErrors[d][bits - 2]) << bits << " bits, " << shape.dim;
+      EXPECT_LT(error, kGain[bits - 2] * kReferenceErrors[d][bits - 2]) << bits << " bits, " << shape.dim;
     }
   }
 }
 
 // Costs are small integers with a limit: rows with a few large values must not meet it.
-TEST_P(AuraSealOnEachIsa, ErrsWithinOnePercentOfTheReferenceOnHeavyTails) {
+TEST_P(AuraSealOnEachIsa, ErrsLessThanTheReferenceOnHeavyTails) {
   constexpr int kPages = 8, kDim = 112;
   for (int bits : kAllBits) {
     const RowShape shape = make_shape(bits, kDim);
@@ -180,7 +186,7 @@ TEST_P(AuraSealOnEachIsa, ErrsWithinOnePercentOfTheReferenceOnHeavyTails) {
       expected += code_error(shape, rows.data(), encode(reference_encode, GetParam(), shape, rows.data()));
       error += code_error(shape, rows.data(), encode(cpu::aura_encode, GetParam(), shape, rows.data()));
     }
-    EXPECT_LT(error, 1.01 * expected) << bits << " bits";
+    EXPECT_LT(error, expected) << bits << " bits";
   }
 }
 
