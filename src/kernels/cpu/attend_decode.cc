@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kPinnedBits = (uint64_t{1} << kPinnedRows) - 1;
 // Bytes ahead of the record at work that are being fetched: enough for the memory's latency, small for L2.
-constexpr int64_t kAheadBytes = 8192;
+constexpr int64_t kAheadBytes = 16384;
 
 // A partial state of one KV head within `part_floats` floats: max [group], sum [group], acc
 // [group][value_dim].
