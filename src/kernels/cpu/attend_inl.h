@@ -68,50 +68,96 @@ void soften(float* scores, int heads, uint64_t visible, int dim, const SoftmaxSt
   }
 }
 
-// One head's scores of kVectors vectors of rows go up by `constant` and its exact pairs' part.
-inline void add_centre_head(const CentreScores& centre, const float* query, float* scores) {
-  constexpr int kMaxExact = 256;
+constexpr int kMaxExact = 128;  // exact pairs of a centre
+
+// The turn of a page for a centre's exact pairs, padded with zeros.
+struct ExactTurn {
+  alignas(64) float cos[kMaxExact + Vec::kLanes];
+  alignas(64) float sin[kMaxExact + Vec::kLanes];
+
+  explicit ExactTurn(const CentreScores& centre) {
+    for (int e = 0; e < centre.exact; ++e) {
+      cos[e] = centre.page_cos[centre.exact_pairs[e]];
+      sin[e] = centre.page_sin[centre.exact_pairs[e]];
+    }
+    for (int e = centre.exact; e % Vec::kLanes != 0; ++e) cos[e] = sin[e] = 0;
+  }
+};
+
+// What the pairs that are not exact, and the channels that do not turn, add to every row of a page.
+inline float constant_of(const CentreScores& centre, const float* query) {
   const float* p = query;
   const float* q = query + centre.pairs;
-  const float* rest = q + centre.pairs;
-  const float* exact_p = rest + 1;
-  const float* exact_q = exact_p + centre.exact;
   Vec::F sums = Vec::zero();
   int j = 0;
   for (; j + Vec::kLanes <= centre.pairs; j += Vec::kLanes) {
     sums = Vec::fma(Vec::load(centre.page_cos + j), Vec::load(p + j), sums);
     sums = Vec::fma(Vec::load(centre.page_sin + j), Vec::load(q + j), sums);
   }
-  float constant = *rest + Vec::sum(sums);
+  float constant = q[centre.pairs] + Vec::sum(sums);
   for (; j < centre.pairs; ++j) constant += centre.page_cos[j] * p[j] + centre.page_sin[j] * q[j];
-  float along[kMaxExact], across[kMaxExact];
-  for (int e = 0; e < centre.exact; ++e) {
-    const float cos = centre.page_cos[centre.exact_pairs[e]], sin = centre.page_sin[centre.exact_pairs[e]];
-    along[e] = cos * exact_p[e] + sin * exact_q[e];
-    across[e] = cos * exact_q[e] - sin * exact_p[e];
+  return constant;
+}
+
+// Scores of kHeads heads, which share the loads of the rows' sines.
+template <int kHeads>
+inline void add_centre_heads(const CentreScores& centre, const ExactTurn& turn, const float* queries,
+                             float* scores) {
+  alignas(64) float along[kHeads][kMaxExact + Vec::kLanes], across[kHeads][kMaxExact + Vec::kLanes];
+  float constants[kHeads];
+  for (int h = 0; h < kHeads; ++h) {
+    const float* query = queries + h * centre.stride;
+    constants[h] = constant_of(centre, query);
+    const float* exact_p = query + 2 * centre.pairs + 1;
+    const float* exact_q = exact_p + centre.exact;
+    for (int e = 0; e < centre.exact; e += Vec::kLanes) {
+      const Vec::F p = Vec::load(exact_p + e), q = Vec::load(exact_q + e);
+      const Vec::F cos = Vec::load(turn.cos + e), sin = Vec::load(turn.sin + e);
+      Vec::store(along[h] + e, Vec::fma(cos, p, Vec::mul(sin, q)));
+      Vec::store(across[h] + e, Vec::sub(Vec::mul(cos, q), Vec::mul(sin, p)));
+    }
   }
-  constexpr int kVectors = 64 / Vec::kLanes > 8 ? 8 : 64 / Vec::kLanes;
+  constexpr int kVectors = 4;
   for (int row = 0; row < kPageRows; row += kVectors * Vec::kLanes) {
-    Vec::F terms[kVectors];
-    for (Vec::F& term : terms) term = Vec::set(constant);
+    Vec::F terms[kHeads][kVectors];
+    for (int h = 0; h < kHeads; ++h) {
+      for (Vec::F& term : terms[h]) term = Vec::set(constants[h]);
+    }
     for (int e = 0; e < centre.exact; ++e) {
       const float* cos = centre.rows[e] + row;
-      const Vec::F a = Vec::set(along[e]), b = Vec::set(across[e]);
+      Vec::F a[kHeads], b[kHeads];
+      for (int h = 0; h < kHeads; ++h) {
+        a[h] = Vec::set(along[h][e]);
+        b[h] = Vec::set(across[h][e]);
+      }
       for (int v = 0; v < kVectors; ++v) {
-        terms[v] = Vec::fma(a, Vec::load(cos + v * Vec::kLanes), terms[v]);
-        terms[v] = Vec::fma(b, Vec::load(cos + kPageRows + v * Vec::kLanes), terms[v]);
+        const Vec::F c = Vec::load(cos + v * Vec::kLanes), s = Vec::load(cos + kPageRows + v * Vec::kLanes);
+        for (int h = 0; h < kHeads; ++h) terms[h][v] = Vec::fma(b[h], s, Vec::fma(a[h], c, terms[h][v]));
       }
     }
-    for (int v = 0; v < kVectors; ++v) {
-      float* at = scores + row + v * Vec::kLanes;
-      Vec::store(at, Vec::add_where(centre.centred >> (row + v * Vec::kLanes), Vec::load(at), terms[v]));
+    for (int h = 0; h < kHeads; ++h) {
+      for (int v = 0; v < kVectors; ++v) {
+        const int at = row + v * Vec::kLanes;
+        float* score = scores + h * kPageRows + at;
+        Vec::store(score, Vec::add_where(centre.centred >> at, Vec::load(score), terms[h][v]));
+      }
     }
   }
 }
 
 void add_centre(const CentreScores& centre, float* scores) {
-  for (int h = 0; h < centre.heads; ++h)
-    add_centre_head(centre, centre.queries + h * centre.stride, scores + h * kPageRows);
+  const ExactTurn turn(centre);
+  for (int first = 0; first < centre.heads; first += Vec::kHeads) {
+    const int count = centre.heads - first < Vec::kHeads ? centre.heads - first : Vec::kHeads;
+    const float* queries = centre.queries + first * centre.stride;
+    float* at = scores + first * kPageRows;
+    if (count == 1) add_centre_heads<1>(centre, turn, queries, at);
+    if (count == 2) add_centre_heads<2>(centre, turn, queries, at);
+    if constexpr (Vec::kHeads > 2) {
+      if (count == 3) add_centre_heads<3>(centre, turn, queries, at);
+      if (count == 4) add_centre_heads<4>(centre, turn, queries, at);
+    }
+  }
 }
 
 // [count][stride], stride a whole number of 16 values, padded with zeros.

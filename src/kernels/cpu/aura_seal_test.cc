@@ -149,7 +149,8 @@ TEST(AuraSeal, TheReferenceErrorsAreThoseOfTheReference) {
   }
 }
 
-// What two sizes gain at the least over the one of the reference: less the wider the row, whose errors average.
+// What two sizes gain at the least over the one of the reference: less the wider the row, whose errors
+// average.
 constexpr double kGain[] = {1.0, 0.99, 0.98};
 
 TEST_P(AuraSealOnEachIsa, ErrsLessThanTheReference) {
