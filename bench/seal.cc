@@ -6,6 +6,7 @@
 //                        pages of normal values, which stay in the cache
 // rotate/DIM/ISA         nanoseconds a row of the rotation alone
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -73,7 +74,7 @@ void register_all() {
   for (Isa isa : available_isas()) {
     if (isa == Isa::kAmx) continue;  // as kAvx512
     for (int dim : kDims) {
-      const std::string rest = "/" + std::to_string(dim) + "/" + isa_name(isa);
+      const std::string rest = fmt::format("/{}/{}", dim, isa_name(isa));
       for (int bits : {2, 3, 4}) {
         benchmark::RegisterBenchmark(("seal/aura" + std::to_string(bits) + rest).c_str(), seal, bits, dim,
                                      isa)
