@@ -13,6 +13,7 @@ RotaryTable::RotaryTable(const RopeTable& rope, int64_t pages)
   const auto width = static_cast<size_t>(pairs_);
   middle_.resize(2 * width);
   turn((kPageRows - 1) / 2.0, middle_.data());
+  pages = std::min(pages, kMostPages);
   pages_.resize(2 * width * static_cast<size_t>(pages));
   for (int64_t page = 0; page < pages; ++page)
     turn(static_cast<double>(page * kPageRows), pages_.data() + page * 2 * pairs_);

@@ -23,7 +23,8 @@ class RotaryTable {
  public:
   // No pairs: a layer without RoPE.
   RotaryTable() = default;
-  // Pages from `pages` on are worked out when asked for.
+  // Pages from `pages` on, and beyond kMostPages, are worked out when asked for.
+  static constexpr int64_t kMostPages = 4096;
   RotaryTable(const RopeTable& rope, int64_t pages);
 
   int pairs() const { return pairs_; }
