@@ -13,7 +13,7 @@ using LoadProgress = std::function<void(int64_t done_bytes, int64_t total_bytes)
 
 // A sequence's cache.
 struct SequenceOptions {
-  std::string kv_cache = "raw";  // scheme: "raw"; "k=...,v=..." sets keys and values apart
+  std::string kv_cache = "raw";  // scheme: "raw", "aura", "affine4", "k=...,v=..." (docs/kv-cache.md)
   int64_t kv_window_size = 0;    // positions that stay visible; 0: all
   int64_t kv_window_keep = 4;    // of them, the first positions, which never leave
   // Positions that layers without a window hold. 0: what the model advertises. Negative is an error.
