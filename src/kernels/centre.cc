@@ -167,10 +167,4 @@ void prepare_centre(const std::byte* centre, int dim, const RotaryTable& rotary,
   for (int i = 2 * pairs; i < dim; ++i) *rest += query[i] * b[i];
 }
 
-CentreQuery centre_query(const float* prepared, int, const RotaryTable& rotary) {
-  const int pairs = rotary.pairs();
-  const float* rest = prepared + 2 * pairs;
-  return {prepared, prepared + pairs, *rest, rest + 1, rest + 1 + exact_pairs(rotary)};
-}
-
 }  // namespace butter

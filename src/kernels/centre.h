@@ -56,16 +56,8 @@ uint64_t subtract_centre(const std::byte* centre, int dim, const RotaryTable& ro
 constexpr int64_t centre_query_floats(int dim) {
   return dim + dim / 4 + 16;
 }
-struct CentreQuery {
-  const float* p;
-  const float* q;
-  float rest;
-  const float* exact_p;
-  const float* exact_q;
-};
 void prepare_centre(const std::byte* centre, int dim, const RotaryTable& rotary, const float* query,
                     float* out);
-CentreQuery centre_query(const float* prepared, int dim, const RotaryTable& rotary);
 inline int exact_pairs(const RotaryTable& rotary) {
   return rotary.pairs() / 4;
 }

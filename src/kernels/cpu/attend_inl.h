@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "kernels/cpu/attend_kernels.h"
+#include "kernels/cpu/dispatch_inl.h"
 
 namespace butter::cpu {
 namespace {
@@ -147,17 +148,10 @@ inline void add_centre_heads(const CentreScores& centre, const ExactTurn& turn, 
 
 void add_centre(const CentreScores& centre, float* scores) {
   const ExactTurn turn(centre);
-  for (int first = 0; first < centre.heads; first += Vec::kHeads) {
-    const int count = centre.heads - first < Vec::kHeads ? centre.heads - first : Vec::kHeads;
-    const float* queries = centre.queries + first * centre.stride;
-    float* at = scores + first * kPageRows;
-    if (count == 1) add_centre_heads<1>(centre, turn, queries, at);
-    if (count == 2) add_centre_heads<2>(centre, turn, queries, at);
-    if constexpr (Vec::kHeads > 2) {
-      if (count == 3) add_centre_heads<3>(centre, turn, queries, at);
-      if (count == 4) add_centre_heads<4>(centre, turn, queries, at);
-    }
-  }
+  for_head_groups<Vec::kHeads>(centre.heads, [&]<int kHeads>(int first) {
+    add_centre_heads<kHeads>(centre, turn, centre.queries + first * centre.stride,
+                             scores + first * kPageRows);
+  });
 }
 
 // [count][stride], stride a whole number of 16 values, padded with zeros.

@@ -18,9 +18,9 @@
 #include <immintrin.h>
 
 #include <cstring>
-#include <utility>
 
 #include "kernels/cpu/aura_portable_inl.h"
+#include "kernels/cpu/dispatch_inl.h"
 
 namespace butter::cpu {
 namespace {
@@ -29,14 +29,6 @@ constexpr int kUnit = 64;
 constexpr int kQuads = kPageRows / 4;
 // That share a pass over a record of values; twice as many over one of keys.
 constexpr int kMostHeads = kAuraSanitized ? 1 : 2;
-
-template <int kCount, typename Fn>
-inline __attribute__((always_inline)) void unrolled(const Fn& fn) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    (fn(std::integral_constant<int, i>{}), ...);
-  }
-  (std::make_integer_sequence<int, kCount>{});
-}
 
 inline __m256i load(const void* from) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(from));
@@ -447,25 +439,6 @@ void expand_values(int dim, const Record& record, const float* row_scale, float*
 }
 
 // --- the verbs
-
-// Calls fn<bits>().
-template <typename Fn>
-inline void with_bits(int bits, const Fn& fn) {
-  if (bits == 2) return fn.template operator()<2>();
-  if (bits == 3) return fn.template operator()<3>();
-  fn.template operator()<4>();
-}
-
-// Calls fn<heads>(index of the first) for groups of at most kMost heads.
-template <int kMost, typename Fn>
-inline void for_head_groups(int heads, const Fn& fn) {
-  for (int first = 0; first < heads; first += kMost) {
-    const int count = heads - first < kMost ? heads - first : kMost;
-    unrolled<kMost>([&](auto i) {
-      if (count == i + 1) fn.template operator()<i + 1>(first);
-    });
-  }
-}
 
 void score(const RowShape& shape, const std::byte* prepared, int heads, const Record& given, float* scores) {
   if (shape.dim % kUnit != 0) return plain::score(shape, prepared, heads, given, scores);

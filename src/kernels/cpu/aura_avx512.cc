@@ -21,9 +21,9 @@
 #include <immintrin.h>
 
 #include <cstring>
-#include <utility>
 
 #include "kernels/cpu/aura_kernels.h"
+#include "kernels/cpu/dispatch_inl.h"
 #include "kernels/trellis.h"
 
 namespace butter::cpu {
@@ -37,14 +37,6 @@ constexpr int kFewHeads = kAuraSanitized ? 1 : 4;
 // Weights below are nothing beside the 1 of the largest there is. Much smaller, and factors made of it would
 // be denormal, which costs more than the page.
 constexpr float kTiny = 1e-20F;
-
-template <int kCount, typename Fn>
-inline __attribute__((always_inline)) void unrolled(const Fn& fn) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    (fn(std::integral_constant<int, i>{}), ...);
-  }
-  (std::make_integer_sequence<int, kCount>{});
-}
 
 // A number that the compiler does not know: a loop over it is not unrolled, which would take all registers.
 inline int opaque(int count) {
@@ -675,25 +667,6 @@ void expand_narrow(int dim, const Record& record, const float* row_scale, float*
 }
 
 // --- the verbs
-
-// Calls fn<bits>().
-template <typename Fn>
-inline void with_bits(int bits, const Fn& fn) {
-  if (bits == 2) return fn.template operator()<2>();
-  if (bits == 3) return fn.template operator()<3>();
-  fn.template operator()<4>();
-}
-
-// Calls fn<heads>(index of the first) for groups of at most kMost heads.
-template <int kMost, typename Fn>
-inline void for_head_groups(int heads, const Fn& fn) {
-  for (int first = 0; first < heads; first += kMost) {
-    const int count = heads - first < kMost ? heads - first : kMost;
-    unrolled<kMost>([&](auto i) {
-      if (count == i + 1) fn.template operator()<i + 1>(first);
-    });
-  }
-}
 
 void order_query(const RowShape& shape, const int8_t* natural, int8_t* ordered) {
   std::memcpy(ordered, natural, static_cast<size_t>((shape.dim + kUnit - 1) / kUnit * kUnit));

@@ -12,6 +12,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/dispatch_inl.h"
 #include "kernels/reference/formats.h"
 #include "kernels/row_format.h"
 
@@ -158,23 +159,9 @@ void accumulate_heads(int dim, const float* weights, const Record& record, float
   }
 }
 
-// Calls fn<heads>(index of the first) for groups of at most Vec::kHeads heads.
-template <typename Fn>
-inline void for_head_groups(int heads, const Fn& fn) {
-  for (int first = 0; first < heads; first += Vec::kHeads) {
-    const int count = heads - first < Vec::kHeads ? heads - first : Vec::kHeads;
-    if (count == 1) fn.template operator()<1>(first);
-    if (count == 2) fn.template operator()<2>(first);
-    if constexpr (Vec::kHeads > 2) {
-      if (count == 3) fn.template operator()<3>(first);
-      if (count == 4) fn.template operator()<4>(first);
-    }
-  }
-}
-
 template <DType kType>
 void score_as(const RowShape& shape, const float* queries, int heads, Record record, float* scores) {
-  for_head_groups(heads, [&]<int kHeads>(int first) {
+  for_head_groups<Vec::kHeads>(heads, [&]<int kHeads>(int first) {
     const float* group = queries + first * shape.dim;
     float* out = scores + first * kPageRows;
     // The usual widths as constants, so that their loops are unrolled.
@@ -194,7 +181,7 @@ void score_as(const RowShape& shape, const float* queries, int heads, Record rec
 
 template <DType kType>
 void accumulate_as(const RowShape& shape, const float* weights, int heads, Record record, float* acc) {
-  for_head_groups(heads, [&]<int kHeads>(int first) {
+  for_head_groups<Vec::kHeads>(heads, [&]<int kHeads>(int first) {
     const float* group = weights + first * kPageRows;
     float* out = acc + first * shape.dim;
     accumulate_heads<kType, kHeads>(shape.dim, group, record, out);
