@@ -69,10 +69,9 @@ class SealedPage {
     const auto* tail = reinterpret_cast<const RecordTail*>(sealed_.data() + offsets.tail);
     const RowFormat& format = scheme_.format(side);
     const RowCodec& codec = options.reference ? *format.reference : *format.cpu(options.isa);
-    codec.decode(
-        shape().row_shape(side, scheme_),
-        {sealed_.data() + (side == Side::kKey ? offsets.key : offsets.value), kPageRows, nullptr, 0, tail},
-        rows.data());
+    codec.decode(shape().row_shape(side, scheme_),
+                 {sealed_.data() + (side == Side::kKey ? offsets.key : offsets.value), kPageRows, tail},
+                 rows.data());
     if (side == Side::kValue || !scheme_.centres()) return rows;
     centre_rows(centre_.data() + centre_layout_.layers[0].heads[0].key, kDim, rotary_, 0, centre.data());
     for (size_t i = 0; i < rows.size(); ++i) {

@@ -61,6 +61,9 @@ void prepare_centre(const std::byte* centre, int dim, const RotaryTable& rotary,
 inline int exact_pairs(const RotaryTable& rotary) {
   return rotary.pairs() / 4;
 }
+constexpr int max_exact_pairs(int dim) {
+  return dim / 8;
+}
 // The exact pairs of a centre, [exact_pairs()].
 const uint16_t* exact_pairs_of(const std::byte* centre, int dim);
 

@@ -392,7 +392,7 @@ class Biased {
         tail.centred = subtract_centre(centre.data(), kDim, table_, page, of_page.data(), c.data());
       if (first == 0 && !plain) std::fill_n(of_page.begin(), kPinnedRows * kDim, 0.0f);
       format.reference->encode(shape, of_page.data(), record.data(), &tail, scratch.data());
-      format.reference->decode(shape, {record.data(), kPageRows, nullptr, 0, &tail}, back.data());
+      format.reference->decode(shape, {record.data(), kPageRows, &tail}, back.data());
       if (centres) centre_rows(centre.data(), kDim, table_, page, c.data());
       for (size_t i = 0; i < back.size(); ++i) {
         if (tail.centred >> (i / kDim) & 1) back[i] += c[i];

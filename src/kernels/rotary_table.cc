@@ -37,8 +37,7 @@ void RotaryTable::turn(double positions, float* out) const {
 }
 
 PairRotation RotaryTable::page(int64_t page, float* scratch) const {
-  const int64_t at = page * 2 * pairs_;
-  if (at < static_cast<int64_t>(pages_.size())) return {pages_.data() + at, pages_.data() + at + pairs_};
+  if (const float* turned = stored(page)) return {turned, turned + pairs_};
   turn(static_cast<double>(page * kPageRows), scratch);
   return {scratch, scratch + pairs_};
 }

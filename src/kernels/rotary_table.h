@@ -30,6 +30,11 @@ class RotaryTable {
   int pairs() const { return pairs_; }
   // By 64 · page positions. `scratch` has room for 2 · pairs floats.
   PairRotation page(int64_t page, float* scratch) const;
+  // What page() gives, cos and sin behind one another, where the table has it; null where it is worked out.
+  const float* stored(int64_t page) const {
+    const int64_t at = page * 2 * pairs_;
+    return at < static_cast<int64_t>(pages_.size()) ? pages_.data() + at : nullptr;
+  }
   // By the middle of a page, 31.5 positions.
   PairRotation middle() const { return {middle_.data(), middle_.data() + pairs_}; }
   // Of one pair, by i = 0..63 positions: cos[64], sin[64].

@@ -32,10 +32,6 @@ struct Record {
   const std::byte* data = nullptr;
   // Rows to read, from the first. Below 64 only for raw rows: an open page, or the pinned ones.
   int rows = kPageRows;
-  // What will be read a little later, perhaps by another verb: to prefetch while working, never read. Null at
-  // the end.
-  const std::byte* ahead = nullptr;
-  int64_t ahead_bytes = 0;
   const RecordTail* tail = nullptr;  // of the head, for sealed records
 };
 

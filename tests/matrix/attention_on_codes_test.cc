@@ -38,7 +38,7 @@ std::vector<float> through_codes(const std::vector<float>& rows, const RowShape&
     }
     if (pins && number == 0) std::fill_n(page.begin(), kPinnedRows * shape.dim, 0.0f);
     codec.encode(shape, page.data(), record.data(), &tail, scratch.data());
-    codec.decode(shape, {record.data(), kPageRows, nullptr, 0, &tail}, decoded.data());
+    codec.decode(shape, {record.data(), kPageRows, &tail}, decoded.data());
     for (size_t i = 0; i < width; ++i) {
       const bool centred = tail.centred >> (i / static_cast<size_t>(shape.dim)) & 1;
       result[at + i] = decoded[i] + (centred ? centre_of_page[i] : 0);

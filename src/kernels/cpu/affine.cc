@@ -25,23 +25,23 @@ int64_t plane_bytes(const RowShape& shape) {
 }
 
 void import_record(const RowShape& shape, const std::byte* exchange, std::byte* record) {
-  const int64_t codes = code_bytes(shape.dim, shape.bits);
+  const int64_t codes = code_bytes(shape.dim, shape.bits), planes = plane_bytes(shape);
   if (!fits(shape)) {
-    std::memcpy(record, exchange, static_cast<size_t>(codes + plane_bytes(shape)));
+    std::memcpy(record, exchange, static_cast<size_t>(codes + planes));
     return;
   }
-  import_codes(order_of(shape), exchange, record);
-  std::memcpy(record + codes, exchange + codes, static_cast<size_t>(plane_bytes(shape)));
+  std::memcpy(record, exchange + codes, static_cast<size_t>(planes));
+  import_codes(order_of(shape), exchange, record + planes);
 }
 
 void export_record(const RowShape& shape, const std::byte* record, std::byte* exchange) {
-  const int64_t codes = code_bytes(shape.dim, shape.bits);
+  const int64_t codes = code_bytes(shape.dim, shape.bits), planes = plane_bytes(shape);
   if (!fits(shape)) {
-    std::memcpy(exchange, record, static_cast<size_t>(codes + plane_bytes(shape)));
+    std::memcpy(exchange, record, static_cast<size_t>(codes + planes));
     return;
   }
-  export_codes(order_of(shape), record, exchange);
-  std::memcpy(exchange + codes, record + codes, static_cast<size_t>(plane_bytes(shape)));
+  export_codes(order_of(shape), record + planes, exchange);
+  std::memcpy(exchange + codes, record, static_cast<size_t>(planes));
 }
 
 template <Isa kIsa>
@@ -55,8 +55,8 @@ struct Verbs {
                      std::byte* scratch) {
     if (!fits(shape)) return plain().encode(shape, rows, record, tail, scratch);
     auto* codes = reinterpret_cast<uint8_t*>(scratch);
-    kernels<kIsa>().encode_affine(shape, rows, codes, record + code_bytes(shape.dim, shape.bits));
-    pack_codes(order_of(shape), codes, record);
+    kernels<kIsa>().encode_affine(shape, rows, codes, record);
+    pack_codes(order_of(shape), codes, record + plane_bytes(shape));
   }
   static void expand(const RowShape& shape, const Record& record, float* rows) {
     if (!fits(shape)) return plain().expand(shape, record, rows);

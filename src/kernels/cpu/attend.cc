@@ -38,7 +38,7 @@ DecodeScratch lay_out_decode(const AttendLimits& limits, int64_t round_parts, Ca
   scratch.raw_row = carver.take<int64_t>(limits.kv_heads);
   scratch.centre_stride = centre_query_floats(limits.key_dim);
   scratch.centre = carver.take<float>(limits.q_heads * scratch.centre_stride);
-  scratch.centre_rows = carver.take<const float*>(limits.key_dim / 8 + 1);
+  scratch.centre_rows = carver.take<const float*>(limits.kv_heads * max_exact_pairs(limits.key_dim));
   scratch.page_turn = carver.take<float>(limits.key_dim);
   scratch.scores = carver.take<float>(int64_t{group} * kPageRows);
   scratch.merged = carver.take<float>(part_floats(group, limits.value_dim));

@@ -6,6 +6,7 @@
 // (row, KV head) merges its states in order, turns the sum back once, and adds the state of the raw rows.
 #include <cmath>
 
+#include "kernels/cpu/ahead.h"
 #include "kernels/cpu/attend_plan.h"
 #include "kernels/cpu/formats.h"
 
@@ -13,8 +14,6 @@ namespace butter::cpu {
 namespace {
 
 constexpr uint64_t kPinnedBits = (uint64_t{1} << kPinnedRows) - 1;
-// Bytes ahead of the record at work that are being fetched: enough for the memory's latency, small for L2.
-constexpr int64_t kAheadBytes = 16384;
 
 // A partial state of one KV head within `part_floats` floats: max [group], sum [group], acc
 // [group][value_dim].
@@ -158,73 +157,6 @@ class Share {
   IndexRange range_;
 };
 
-// Runs over a worker's sealed records in the order in which they will be read (a head's keys, its values, the
-// next head), to say what to prefetch.
-class RecordWalk {
- public:
-  RecordWalk(const Unit* units, int64_t unit_count, const Share& share)
-      : units_(units), unit_count_(unit_count), share_(share) {
-    enter_unit();
-  }
-  bool done() const { return unit_ >= unit_count_; }
-  int64_t bytes() const { return done() ? 0 : bytes_[value_]; }
-  // Null at the end, and where a page that no query sees is gone.
-  const std::byte* data() const {
-    if (done()) return nullptr;
-    const KvView& view = units_[unit_].sequence->view;
-    const std::byte* block = view.sealed_page(pages_.page(ordinal_));
-    if (block == nullptr) return nullptr;
-    const RecordOffsets& offsets = view.sealed_layout->heads[static_cast<size_t>(head_)];
-    return block + (value_ ? offsets.value : offsets.key);
-  }
-  // The record at `offset` of a block, with the record that this walk has come to as the one ahead; moves on.
-  Record take(const std::byte* block, int64_t offset, const RecordTail* tail) {
-    const Record record{block == nullptr ? nullptr : block + offset, kPageRows, data(), bytes(), tail};
-    advance();
-    return record;
-  }
-  void advance() {
-    if (done()) return;
-    value_ = !value_;
-    if (value_ || ++head_ < heads_.end) return;
-    head_ = heads_.begin;
-    if (++ordinal_ < units_[unit_].end) return;
-    leave_unit();
-    enter_unit();
-  }
-
- private:
-  void leave_unit() { begin_ += units_[unit_++].cost(); }
-  // Moves on to a unit that has sealed records of the worker's.
-  void enter_unit() {
-    for (; !done() && !share_.done(begin_); leave_unit()) {
-      const Unit& unit = units_[unit_];
-      heads_ = share_.heads(begin_, unit.cost());
-      if (unit.raw || heads_.begin >= heads_.end) continue;
-      const KvView& view = unit.sequence->view;
-      pages_ = sealed_pages(view, unit.position());
-      bytes_[0] = view.scheme.key->record_bytes(view.shape.row_shape(Side::kKey, view.scheme));
-      bytes_[1] = view.scheme.value->record_bytes(view.shape.row_shape(Side::kValue, view.scheme));
-      head_ = heads_.begin;
-      ordinal_ = unit.first;
-      return;
-    }
-    unit_ = unit_count_;
-  }
-
-  const Unit* units_;
-  int64_t unit_count_;
-  const Share& share_;
-  int64_t unit_ = 0;
-  int64_t begin_ = 0;  // of the unit within the round's cost
-  VisiblePages pages_{Window{}, 0};
-  int64_t bytes_[2] = {};
-  HeadSpan heads_;
-  int64_t ordinal_ = 0;
-  int head_ = 0;
-  bool value_ = false;
-};
-
 class DecodeWorker {
  public:
   DecodeWorker(const AttendBatch& batch, Isa isa, const AttendScratch& scratch, const Worker& worker)
@@ -253,13 +185,18 @@ class DecodeWorker {
   int64_t step_row(const AttendSequence& sequence, int row) const { return sequence.first_row + row; }
   const std::byte* prepared(const Unit& unit, int head, const RowCodec& codec, std::byte* area,
                             int64_t* owner);
-  void attend_sealed(const Unit& unit, HeadSpan heads, RecordWalk& ahead);
+  void attend_sealed(const Unit& unit, HeadSpan heads);
+  void attend_page(const Unit& unit, HeadSpan heads, int64_t page, uint64_t visible);
   void attend_raw(const Unit& unit, HeadSpan heads);
   void attend_rows(const KvView& view, const RowCodec& key_codec, const RowCodec& value_codec,
                    const std::byte* query, const Record& key, const Record& value, uint64_t visible,
                    const SoftmaxState& state, const CentreScores* centre = nullptr);
   void prepare_centres(const Unit& unit, int head);
-  CentreScores centre_of(const KvView& view, int64_t page, int head, uint64_t centred);
+  const float** centre_rows(int head) const {
+    return decode_.centre_rows + int64_t{head} * max_exact_pairs(shape_.key_dim);
+  }
+  CentreScores centre_of(const CentreView& centre, const PairRotation& turn, int head,
+                         uint64_t centred) const;
   void write_out(const RowPlan& plan, int head, const SoftmaxState& state);
 
   const AttendBatch& batch_;
@@ -294,6 +231,9 @@ const std::byte* DecodeWorker::prepared(const Unit& unit, int head, const RowCod
 // From decode_.queries, which hold the head's scaled queries.
 void DecodeWorker::prepare_centres(const Unit& unit, int head) {
   const CentreView& centre = unit.sequence->view.centre;
+  const uint16_t* pairs = exact_pairs_of(centre.head(head), shape_.key_dim);
+  for (int e = 0; e < exact_pairs(*centre.rotary); ++e)
+    centre_rows(head)[e] = centre.rotary->rows(pairs[e]).cos;
   for (int h = 0; h < group_; ++h) {
     prepare_centre(centre.head(head), shape_.key_dim, *centre.rotary,
                    decode_.queries + int64_t{h} * shape_.key_dim,
@@ -301,21 +241,17 @@ void DecodeWorker::prepare_centres(const Unit& unit, int head) {
   }
 }
 
-CentreScores DecodeWorker::centre_of(const KvView& view, int64_t page, int head, uint64_t centred) {
-  const RotaryTable& rotary = *view.centre.rotary;
-  const PairRotation turn = rotary.page(page, decode_.page_turn);
-  const uint16_t* pairs = exact_pairs_of(view.centre.head(head), shape_.key_dim);
-  const int exact = exact_pairs(rotary);
-  for (int e = 0; e < exact; ++e) decode_.centre_rows[e] = rotary.rows(pairs[e]).cos;
+CentreScores DecodeWorker::centre_of(const CentreView& centre, const PairRotation& turn, int head,
+                                     uint64_t centred) const {
   return {group_,
-          rotary.pairs(),
-          exact,
+          centre.rotary->pairs(),
+          exact_pairs(*centre.rotary),
           decode_.centre + int64_t{head} * group_ * decode_.centre_stride,
           decode_.centre_stride,
           turn.cos,
           turn.sin,
-          decode_.centre_rows,
-          pairs,
+          centre_rows(head),
+          exact_pairs_of(centre.head(head), shape_.key_dim),
           centred};
 }
 
@@ -329,31 +265,56 @@ void DecodeWorker::attend_rows(const KvView& view, const RowCodec& key_codec, co
                          state.acc);
 }
 
-void DecodeWorker::attend_sealed(const Unit& unit, HeadSpan heads, RecordWalk& ahead) {
+void fetch_bytes(const void* from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += kLineBytes) fetch_line(static_cast<const std::byte*>(from) + at);
+}
+
+// Fetches what the verbs, which fetch what stands behind the record at work, will miss of page `page`, the
+// one after the page whose block is given: the tails, the page's turn, and its beginning where it is
+// somewhere else.
+void fetch_page(const KvView& view, int64_t page, HeadSpan heads, const std::byte* block_before) {
+  const std::byte* block = view.sealed_page(page);
+  if (block == nullptr) return;
+  const RecordOffsets& first = view.sealed_layout->heads[static_cast<size_t>(heads.begin)];
+  if (view.scheme.seals()) fetch_line(block + first.tail);
+  if (view.centre) {
+    const RotaryTable& rotary = *view.centre.rotary;
+    if (const float* turn = rotary.stored(page)) fetch_bytes(turn, 8 * int64_t{rotary.pairs()});
+  }
+  if (block != block_before + view.sealed_layout->bytes) fetch_bytes(block + first.key, kAheadBytes);
+}
+
+void DecodeWorker::attend_sealed(const Unit& unit, HeadSpan heads) {
   const KvView& view = unit.sequence->view;
-  const RowCodec& key_codec = *view.scheme.key->cpu(isa_);
-  const RowCodec& value_codec = *view.scheme.value->cpu(isa_);
   const VisiblePages pages = sealed_pages(view, unit.position());
   for (int64_t ordinal = unit.first; ordinal < unit.end; ++ordinal) {
     const int64_t page = pages.page(ordinal);
     const uint64_t visible = visible_in_record(view, unit.position(), page);
-    const std::byte* block = view.sealed_page(page);
-    for (int head = heads.begin; head < heads.end; ++head) {
-      const std::byte* query = prepared(unit, head, key_codec, decode_.prepared_sealed, decode_.sealed_row);
-      const RecordOffsets& offsets = view.sealed_layout->heads[static_cast<size_t>(head)];
-      const auto* tail = block != nullptr && view.scheme.seals()
-                             ? reinterpret_cast<const RecordTail*>(block + offsets.tail)
-                             : nullptr;
-      const Record key = ahead.take(block, offsets.key, tail);
-      const Record value = ahead.take(block, offsets.value, tail);
-      if (visible == 0) continue;
-      const SoftmaxState state = part(unit.part, head);
-      if (view.centre && tail->centred != 0) {
-        const CentreScores centre = centre_of(view, page, head, tail->centred);
-        attend_rows(view, key_codec, value_codec, query, key, value, visible, state, &centre);
-      } else {
-        attend_rows(view, key_codec, value_codec, query, key, value, visible, state);
-      }
+    if (visible == 0) continue;
+    if (ordinal + 1 < pages.count()) fetch_page(view, pages.page(ordinal + 1), heads, view.sealed_page(page));
+    attend_page(unit, heads, page, visible);
+  }
+}
+
+void DecodeWorker::attend_page(const Unit& unit, HeadSpan heads, int64_t page, uint64_t visible) {
+  const KvView& view = unit.sequence->view;
+  const RowCodec& key_codec = *view.scheme.key->cpu(isa_);
+  const RowCodec& value_codec = *view.scheme.value->cpu(isa_);
+  const std::byte* block = view.sealed_page(page);
+  PairRotation turn;
+  if (view.centre) turn = view.centre.rotary->page(page, decode_.page_turn);
+  for (int head = heads.begin; head < heads.end; ++head) {
+    const std::byte* query = prepared(unit, head, key_codec, decode_.prepared_sealed, decode_.sealed_row);
+    const RecordOffsets& offsets = view.sealed_layout->heads[static_cast<size_t>(head)];
+    const auto* tail =
+        view.scheme.seals() ? reinterpret_cast<const RecordTail*>(block + offsets.tail) : nullptr;
+    const Record key{block + offsets.key, kPageRows, tail}, value{block + offsets.value, kPageRows, tail};
+    const SoftmaxState state = part(unit.part, head);
+    if (view.centre && tail->centred != 0) {
+      const CentreScores centre = centre_of(view.centre, turn, head, tail->centred);
+      attend_rows(view, key_codec, value_codec, query, key, value, visible, state, &centre);
+    } else {
+      attend_rows(view, key_codec, value_codec, query, key, value, visible, state);
     }
   }
 }
@@ -381,8 +342,6 @@ void DecodeWorker::attend_raw(const Unit& unit, HeadSpan heads) {
 
 void DecodeWorker::attend_units(const RoundPlanner& round) {
   const Share share(round.total_cost(), shape_.kv_heads, worker_);
-  RecordWalk ahead(decode_.units, round.unit_count(), share);
-  for (int64_t lead = 0; lead < kAheadBytes && !ahead.done(); ahead.advance()) lead += ahead.bytes();
   int64_t begin = 0;
   for (int64_t u = 0; u < round.unit_count() && !share.done(begin); begin += decode_.units[u++].cost()) {
     const Unit& unit = decode_.units[u];
@@ -391,7 +350,7 @@ void DecodeWorker::attend_units(const RoundPlanner& round) {
     if (unit.raw) {
       attend_raw(unit, heads);
     } else {
-      attend_sealed(unit, heads, ahead);
+      attend_sealed(unit, heads);
     }
   }
 }

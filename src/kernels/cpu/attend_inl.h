@@ -39,81 +39,106 @@ inline float exp2_of(float x) {
   return lanes[0];
 }
 
-// One row of soften(). Returns false where it sees nothing and has seen nothing new.
-inline void soften_row(float* scores, uint64_t visible, int dim, float* max, float* sum, float* acc) {
-  constexpr int kVectors = kPageRows / Vec::kLanes;
+constexpr int kPageVectors = kPageRows / Vec::kLanes;
+
+// The largest lanes of a row's scores; hidden ones become -inf.
+inline Vec::F largest_scores(float* scores, uint64_t visible) {
   if (visible != ~uint64_t{0}) hide_scores(scores, visible);
   Vec::F highest = Vec::load(scores);
-  for (int v = 1; v < kVectors; ++v) highest = Vec::max(highest, Vec::load(scores + v * Vec::kLanes));
-  const float page_max = Vec::highest(highest);
-  if (page_max > *max) {
-    const float factor = exp2_of(*max - page_max);
-    *max = page_max;
-    *sum *= factor;
-    multiply(acc, dim, factor);
-  }
-  const Vec::F shift = Vec::set(*max);
+  for (int v = 1; v < kPageVectors; ++v) highest = Vec::max(highest, Vec::load(scores + v * Vec::kLanes));
+  return highest;
+}
+
+// The maximum of a row's state follows that of a page.
+inline void raise_max(float page_max, int dim, float* max, float* sum, float* acc) {
+  if (!(page_max > *max)) return;
+  const float factor = exp2_of(*max - page_max);
+  *max = page_max;
+  *sum *= factor;
+  multiply(acc, dim, factor);
+}
+
+// Scores become weights; returns their sums.
+inline Vec::F weigh_scores(float* scores, float max) {
+  const Vec::F shift = Vec::set(max);
   Vec::F total = Vec::zero();
-  for (int v = 0; v < kVectors; ++v) {
+  for (int v = 0; v < kPageVectors; ++v) {
     const Vec::F weight = Vec::exp2(Vec::sub(Vec::load(scores + v * Vec::kLanes), shift));
     Vec::store(scores + v * Vec::kLanes, weight);
     total = Vec::add(total, weight);
   }
-  *sum += Vec::sum(total);
+  return total;
+}
+
+// One row of soften().
+inline void soften_row(float* scores, uint64_t visible, int dim, float* max, float* sum, float* acc) {
+  raise_max(Vec::highest(largest_scores(scores, visible)), dim, max, sum, acc);
+  *sum += Vec::sum(weigh_scores(scores, *max));
+}
+
+// Up to 4 rows, whose maxima and sums are found together.
+template <int kHeads>
+inline void soften_heads(float* scores, uint64_t visible, int dim, const SoftmaxState& state) {
+  static_assert(kHeads <= 4);
+  Vec::F lanes[4] = {Vec::zero(), Vec::zero(), Vec::zero(), Vec::zero()};
+  alignas(16) float of_page[4];
+  for (int h = 0; h < kHeads; ++h) lanes[h] = largest_scores(scores + h * kPageRows, visible);
+  Vec::highest(lanes[0], lanes[1], lanes[2], lanes[3], of_page);
+  for (int h = 0; h < kHeads; ++h)
+    raise_max(of_page[h], dim, state.max + h, state.sum + h, state.acc + h * state.stride);
+  for (int h = 0; h < kHeads; ++h) lanes[h] = weigh_scores(scores + h * kPageRows, state.max[h]);
+  Vec::sums(lanes[0], lanes[1], lanes[2], lanes[3], of_page);
+  for (int h = 0; h < kHeads; ++h) state.sum[h] += of_page[h];
 }
 
 void soften(float* scores, int heads, uint64_t visible, int dim, const SoftmaxState& state) {
-  for (int h = 0; h < heads; ++h) {
-    soften_row(scores + h * kPageRows, visible, dim, state.max + h, state.sum + h,
-               state.acc + h * state.stride);
-  }
+  for_head_groups<Vec::kHeads>(heads, [&]<int kHeads>(int first) {
+    soften_heads<kHeads>(
+        scores + first * kPageRows, visible, dim,
+        {state.max + first, state.sum + first, state.acc + first * state.stride, state.stride});
+  });
 }
 
 constexpr int kMaxExact = 128;  // exact pairs of a centre
 
-// The turn of a page for a centre's exact pairs, padded with zeros.
-struct ExactTurn {
-  alignas(64) float cos[kMaxExact + Vec::kLanes];
-  alignas(64) float sin[kMaxExact + Vec::kLanes];
-
-  explicit ExactTurn(const CentreScores& centre) {
-    for (int e = 0; e < centre.exact; ++e) {
-      cos[e] = centre.page_cos[centre.exact_pairs[e]];
-      sin[e] = centre.page_sin[centre.exact_pairs[e]];
-    }
-    for (int e = centre.exact; e % Vec::kLanes != 0; ++e) cos[e] = sin[e] = 0;
-  }
-};
-
-// What the pairs that are not exact, and the channels that do not turn, add to every row of a page.
-inline float constant_of(const CentreScores& centre, const float* query) {
-  const float* p = query;
-  const float* q = query + centre.pairs;
-  Vec::F sums = Vec::zero();
+// constants[h] = what the pairs that are not exact, and the channels that do not turn, add to every row of a
+// page.
+template <int kHeads>
+inline void find_constants(const CentreScores& centre, const float* queries, float* constants) {
+  Vec::F sums[4] = {Vec::zero(), Vec::zero(), Vec::zero(), Vec::zero()};
   int j = 0;
   for (; j + Vec::kLanes <= centre.pairs; j += Vec::kLanes) {
-    sums = Vec::fma(Vec::load(centre.page_cos + j), Vec::load(p + j), sums);
-    sums = Vec::fma(Vec::load(centre.page_sin + j), Vec::load(q + j), sums);
+    const Vec::F cos = Vec::load(centre.page_cos + j), sin = Vec::load(centre.page_sin + j);
+    for (int h = 0; h < kHeads; ++h) {
+      const float* p = queries + h * centre.stride + j;
+      sums[h] = Vec::fma(cos, Vec::load(p), sums[h]);
+      sums[h] = Vec::fma(sin, Vec::load(p + centre.pairs), sums[h]);
+    }
   }
-  float constant = q[centre.pairs] + Vec::sum(sums);
-  for (; j < centre.pairs; ++j) constant += centre.page_cos[j] * p[j] + centre.page_sin[j] * q[j];
-  return constant;
+  Vec::sums(sums[0], sums[1], sums[2], sums[3], constants);
+  for (int h = 0; h < kHeads; ++h) {
+    const float* p = queries + h * centre.stride;
+    const float* q = p + centre.pairs;
+    for (int rest = j; rest < centre.pairs; ++rest)
+      constants[h] += centre.page_cos[rest] * p[rest] + centre.page_sin[rest] * q[rest];
+    constants[h] += q[centre.pairs];
+  }
 }
 
-// Scores of kHeads heads, which share the loads of the rows' sines.
+// Scores of kHeads heads, which share the loads of the turn and of the rows' sines.
 template <int kHeads>
-inline void add_centre_heads(const CentreScores& centre, const ExactTurn& turn, const float* queries,
-                             float* scores) {
+inline void add_centre_heads(const CentreScores& centre, const float* queries, float* scores) {
+  static_assert(kHeads <= 4);
+  alignas(16) float constants[4];
+  find_constants<kHeads>(centre, queries, constants);
   alignas(64) float along[kHeads][kMaxExact + Vec::kLanes], across[kHeads][kMaxExact + Vec::kLanes];
-  float constants[kHeads];
-  for (int h = 0; h < kHeads; ++h) {
-    const float* query = queries + h * centre.stride;
-    constants[h] = constant_of(centre, query);
-    const float* exact_p = query + 2 * centre.pairs + 1;
-    const float* exact_q = exact_p + centre.exact;
-    for (int e = 0; e < centre.exact; e += Vec::kLanes) {
-      const Vec::F p = Vec::load(exact_p + e), q = Vec::load(exact_q + e);
-      const Vec::F cos = Vec::load(turn.cos + e), sin = Vec::load(turn.sin + e);
+  for (int e = 0; e < centre.exact; e += Vec::kLanes) {
+    const int count = centre.exact - e;
+    const Vec::F cos = Vec::gather(centre.page_cos, centre.exact_pairs + e, count);
+    const Vec::F sin = Vec::gather(centre.page_sin, centre.exact_pairs + e, count);
+    for (int h = 0; h < kHeads; ++h) {
+      const float* exact_p = queries + h * centre.stride + 2 * centre.pairs + 1 + e;
+      const Vec::F p = Vec::load(exact_p), q = Vec::load(exact_p + centre.exact);
       Vec::store(along[h] + e, Vec::fma(cos, p, Vec::mul(sin, q)));
       Vec::store(across[h] + e, Vec::sub(Vec::mul(cos, q), Vec::mul(sin, p)));
     }
@@ -147,10 +172,8 @@ inline void add_centre_heads(const CentreScores& centre, const ExactTurn& turn, 
 }
 
 void add_centre(const CentreScores& centre, float* scores) {
-  const ExactTurn turn(centre);
   for_head_groups<Vec::kHeads>(centre.heads, [&]<int kHeads>(int first) {
-    add_centre_heads<kHeads>(centre, turn, centre.queries + first * centre.stride,
-                             scores + first * kPageRows);
+    add_centre_heads<kHeads>(centre, centre.queries + first * centre.stride, scores + first * kPageRows);
   });
 }
 

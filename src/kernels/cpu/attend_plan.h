@@ -16,7 +16,7 @@ constexpr float kLog2E = 1.44269504f;  // scores are base-2 logarithms: folded i
 // A row's sealed pages are cut into ranges, by their number alone, so that many workers share one row; each
 // range has a partial softmax state, and they merge in order.
 
-constexpr int64_t kMaxRanges = 64;
+constexpr int64_t kMaxRanges = 32;
 // Pages in a range, where a row sees `pages` sealed pages: 4, and more in deep caches.
 inline int64_t range_pages(int64_t pages) {
   int64_t size = 4;
@@ -89,7 +89,7 @@ struct DecodeScratch {
   // Queries' sides of the centre, of the same row as prepared_sealed: [kv_heads][group][centre_stride].
   float* centre = nullptr;
   int64_t centre_stride = 0;
-  const float** centre_rows = nullptr;  // [exact pairs] of the head at hand
+  const float** centre_rows = nullptr;  // of exact pairs: [kv_heads][max_exact_pairs(key_dim)]
   float* page_turn = nullptr;           // [2 · pairs]
   float* scores = nullptr;              // [group][64]
   float* merged = nullptr;              // a partial state

@@ -63,8 +63,21 @@ struct Vec {
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(abcd), _mm256_extractf128_ps(abcd, 1)));
   }
 
-  static void prefetch(const std::byte* line) {
-    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+  // out[i] = the largest lane of the i-th.
+  static void highest(F a, F b, F c, F d, float* out) {
+    const __m256 ab = _mm256_max_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    const __m256 cd = _mm256_max_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    const __m256d ab2 = _mm256_castps_pd(ab), cd2 = _mm256_castps_pd(cd);
+    const __m256 abcd = _mm256_max_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ab2, cd2)),
+                                      _mm256_castpd_ps(_mm256_unpackhi_pd(ab2, cd2)));
+    _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(abcd), _mm256_extractf128_ps(abcd, 1)));
+  }
+
+  // from[index[i]] for the first `count` lanes, 0 in the others.
+  static F gather(const float* from, const uint16_t* index, int count) {
+    alignas(64) float lanes[kLanes] = {};
+    for (int i = 0; i < kLanes && i < count; ++i) lanes[i] = from[index[i]];
+    return load(lanes);
   }
 
   // A weight 2^-64 of the largest and below is none: no sum of float32 feels it, and products with it would

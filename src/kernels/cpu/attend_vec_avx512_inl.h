@@ -55,8 +55,22 @@ struct Vec {
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
   }
 
-  static void prefetch(const std::byte* line) {
-    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+  // out[i] = the largest lane of the i-th.
+  static void highest(F a, F b, F c, F d, float* out) {
+    const F ab = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const F cd = _mm512_max_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512d ab2 = _mm512_castps_pd(ab), cd2 = _mm512_castps_pd(cd);
+    const F abcd = _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab2, cd2)),
+                                 _mm512_castpd_ps(_mm512_unpackhi_pd(ab2, cd2)));
+    const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(abcd), _mm512_extractf32x8_ps(abcd, 1));
+    _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+  }
+
+  // from[index[i]] for the first `count` lanes, 0 in the others.
+  static F gather(const float* from, const uint16_t* index, int count) {
+    const auto lanes = static_cast<__mmask16>(count >= kLanes ? 0xffff : (1 << count) - 1);
+    const __m512i places = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, index));
+    return _mm512_mask_i32gather_ps(zero(), lanes, places, from, sizeof(float));
   }
 
   // A weight 2^-64 of the largest and below is none: no sum of float32 feels it, and products with it would

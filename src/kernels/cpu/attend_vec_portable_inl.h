@@ -64,6 +64,18 @@ struct Vec {
   // out[i] = sum of the lanes of the i-th.
   static void sums(F a, F b, F c, F d, float* out) { store(out, F{sum(a), sum(b), sum(c), sum(d)}); }
 
+  // out[i] = the largest lane of the i-th.
+  static void highest(F a, F b, F c, F d, float* out) {
+    store(out, F{highest(a), highest(b), highest(c), highest(d)});
+  }
+
+  // from[index[i]] for the first `count` lanes, 0 in the others.
+  static F gather(const float* from, const uint16_t* index, int count) {
+    alignas(64) float lanes[kLanes] = {};
+    for (int i = 0; i < kLanes && i < count; ++i) lanes[i] = from[index[i]];
+    return load(lanes);
+  }
+
   // A weight 2^-64 of the largest and below is none: no sum of float32 feels it, and products with it would
   // be denormal, which costs the CPU an assist each.
   static constexpr float kLeastWeight = -64;
@@ -81,8 +93,6 @@ struct Vec {
     const F result = bits_to_float(float_to_bits(p) + (float_to_bits(shifted) << 23));
     return select(x >= set(kLeastWeight), result, zero());
   }
-
-  static void prefetch(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
  private:
   static F select(I mask, F a, F b) {

@@ -104,7 +104,6 @@ struct Verbs {
   static void encode(const RowShape& shape, const float* rows, std::byte* record, RecordTail* tail,
                      std::byte* scratch) {
     aura_encode(kIsa, shape, rows, record, tail, scratch);
-    if (!aura_interleaves(shape.dim)) return;
     const int64_t bytes = kPageRows * (trellis_row_bytes(shape.bits, shape.dim) + 1);
     std::memcpy(scratch, record, static_cast<size_t>(bytes));
     aura_import(shape, scratch, record);

@@ -19,6 +19,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/ahead.h"
 #include "kernels/cpu/aura_portable_inl.h"
 #include "kernels/cpu/dispatch_inl.h"
 
@@ -166,12 +167,14 @@ void score_heads(const RowShape& shape, const std::byte* prepared, const Record&
   const LevelTable table(kBits);
   const int64_t stride = static_cast<int64_t>(sizeof(AuraQuery)) + shape.dim;
   const __m256i ones = _mm256_set1_epi16(1);
+  const int64_t step_bytes = int64_t{kBits} * shape.dim / 8 * 4;
   for (int row = 0; row < kPageRows; row += 4) {
-    plain::prefetch_share(record, row / 4, kQuads);
+    fetch_ahead(aura_codes(record.data) + row / 4 * step_bytes, step_bytes);
     __m256i sums[kHeads];
     for (__m256i& sum : sums) sum = _mm256_setzero_si256();
     for_key_rows<kBits>(
-        shape.dim, record.data, row, table, [&](int channel, __m256i levels) __attribute__((always_inline)) {
+        shape.dim, aura_codes(record.data), row,
+        table, [&](int channel, __m256i levels) __attribute__((always_inline)) {
           const __m256i sizes = _mm256_abs_epi8(levels);
           for (int h = 0; h < kHeads; ++h) {
             int64_t query;
@@ -194,7 +197,7 @@ void score_heads(const RowShape& shape, const std::byte* prepared, const Record&
     const __m256 factor = _mm256_set1_ps(query.scale * unit_scale);
     for (int row = 0; row < kPageRows; row += 8) {
       float* to = scores + h * kPageRows + row;
-      const __m256 scale = _mm256_mul_ps(row_scales(plain::scales_of(shape, record) + row), factor);
+      const __m256 scale = _mm256_mul_ps(row_scales(aura_scales(record.data) + row), factor);
       _mm256_storeu_ps(to, _mm256_mul_ps(_mm256_loadu_ps(to), scale));
     }
   }
@@ -360,15 +363,16 @@ template <int kBits, int kHeads>
 void accumulate_heads(const RowShape& shape, const float* weights, const Record& record, float* acc) {
   const LevelTable table(kBits);
   WordWeights<kHeads> words;
-  quantise_weights<kHeads>(weights, plain::scales_of(shape, record), words);
+  quantise_weights<kHeads>(weights, aura_scales(record.data), words);
   const float unit_scale = plain::page_scale(shape, record) * trellis_table(kBits).step;
   for (float& factor : words.factor) factor *= unit_scale;
   const int units = shape.dim / kUnit;
-  const std::byte* before = record.data + (units - 1) * kUnitBytes<kBits>;
+  const std::byte* before = aura_codes(record.data) + (units - 1) * kUnitBytes<kBits>;
   for (int u = 0; u < units; ++u) {
-    const std::byte* unit = record.data + u * kUnitBytes<kBits>;
+    const std::byte* unit = aura_codes(record.data) + u * kUnitBytes<kBits>;
     unrolled<kVectors<kBits>>([&](auto v) __attribute__((always_inline)) {
-      plain::prefetch_share(record, u * kVectors<kBits> + v, units * kVectors<kBits>);
+      constexpr int64_t kShare = kUnitBytes<kBits> / kVectors<kBits>;
+      fetch_ahead(unit + v * kShare, kShare);
       accumulate_vector<kBits, kHeads, v>(unit, before, table, words, words.factor, shape.dim,
                                           acc + u * kUnit);
     });
@@ -388,7 +392,8 @@ void expand_keys(int dim, const Record& record, const float* row_scale, float* r
   const LevelTable table(kBits);
   for (int row = 0; row < kPageRows; row += 4) {
     for_key_rows<kBits>(
-        dim, record.data, row, table, [&](int channel, __m256i levels) __attribute__((always_inline)) {
+        dim, aura_codes(record.data), row,
+        table, [&](int channel, __m256i levels) __attribute__((always_inline)) {
           alignas(32) int8_t bytes[32];
           _mm256_store_si256(reinterpret_cast<__m256i*>(bytes), levels);
           for (int r = 0; r < 4; ++r) {
@@ -415,9 +420,9 @@ template <int kBits>
 void expand_values(int dim, const Record& record, const float* row_scale, float* rows) {
   const LevelTable table(kBits);
   constexpr int kRows = kPageRows / kSteps<kBits>;
-  const std::byte* before = record.data + (dim / kUnit - 1) * kUnitBytes<kBits>;
+  const std::byte* before = aura_codes(record.data) + (dim / kUnit - 1) * kUnitBytes<kBits>;
   for (int u = 0; u < dim / kUnit; ++u) {
-    const std::byte* unit = record.data + u * kUnitBytes<kBits>;
+    const std::byte* unit = aura_codes(record.data) + u * kUnitBytes<kBits>;
     for (int step = 0; step < kSteps<kBits>; ++step) {
       int8_t places[kRows][kUnit];
       unrolled<kVectors<kBits>>([&](auto v) __attribute__((always_inline)) {
@@ -440,25 +445,21 @@ void expand_values(int dim, const Record& record, const float* row_scale, float*
 
 // --- the verbs
 
-void score(const RowShape& shape, const std::byte* prepared, int heads, const Record& given, float* scores) {
-  if (shape.dim % kUnit != 0) return plain::score(shape, prepared, heads, given, scores);
-  Record record = given;
+void score(const RowShape& shape, const std::byte* prepared, int heads, const Record& record, float* scores) {
+  if (shape.dim % kUnit != 0) return plain::score(shape, prepared, heads, record, scores);
   const int64_t stride = static_cast<int64_t>(sizeof(AuraQuery)) + shape.dim;
   with_bits(shape.bits, [&]<int kBits>() {
     for_head_groups<2 * kMostHeads>(heads, [&]<int kHeads>(int first) {
       score_heads<kBits, kHeads>(shape, prepared + first * stride, record, scores + first * kPageRows);
-      record.ahead = nullptr;  // the first group has fetched it
     });
   });
 }
 
-void accumulate(const RowShape& shape, const float* weights, int heads, const Record& given, float* acc) {
-  if (shape.dim % kUnit != 0) return plain::accumulate(shape, weights, heads, given, acc);
-  Record record = given;
+void accumulate(const RowShape& shape, const float* weights, int heads, const Record& record, float* acc) {
+  if (shape.dim % kUnit != 0) return plain::accumulate(shape, weights, heads, record, acc);
   with_bits(shape.bits, [&]<int kBits>() {
     for_head_groups<kMostHeads>(heads, [&]<int kHeads>(int first) {
       accumulate_heads<kBits, kHeads>(shape, weights + first * kPageRows, record, acc + first * shape.dim);
-      record.ahead = nullptr;
     });
   });
 }
@@ -468,8 +469,7 @@ void expand(const RowShape& shape, const Record& record, float* rows) {
   const __m256 unit_scale = _mm256_set1_ps(plain::page_scale(shape, record) * trellis_table(shape.bits).step);
   alignas(32) float row_scale[kPageRows];
   for (int row = 0; row < kPageRows; row += 8) {
-    _mm256_store_ps(row_scale + row,
-                    _mm256_mul_ps(unit_scale, row_scales(plain::scales_of(shape, record) + row)));
+    _mm256_store_ps(row_scale + row, _mm256_mul_ps(unit_scale, row_scales(aura_scales(record.data) + row)));
   }
   with_bits(shape.bits, [&]<int kBits>() {
     if (shape.side == Side::kKey) return expand_keys<kBits>(shape.dim, record, row_scale, rows);

@@ -22,7 +22,9 @@
 
 #include <cstring>
 
+#include "kernels/cpu/ahead.h"
 #include "kernels/cpu/aura_kernels.h"
+#include "kernels/cpu/aura_layout.h"
 #include "kernels/cpu/dispatch_inl.h"
 #include "kernels/trellis.h"
 
@@ -57,19 +59,6 @@ inline __m512i load(const void* from) {
 inline __m512i level_table(int bits, bool biased) {
   const __m512i levels = load(trellis_table(bits).levels.data());
   return biased ? _mm512_xor_si512(levels, _mm512_set1_epi8(static_cast<char>(0x80))) : levels;
-}
-
-// The share of the record ahead that goes with step `step` of `steps`.
-inline void prefetch_share(const Record& record, int step, int steps) {
-  if (record.ahead == nullptr) return;
-  const std::byte* const end = record.ahead + (step + 1) * record.ahead_bytes / steps;
-  for (const std::byte* line = record.ahead + step * record.ahead_bytes / steps; line < end; line += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
-  }
-}
-
-const uint8_t* scales_of(const RowShape& shape, const Record& record) {
-  return reinterpret_cast<const uint8_t*>(record.data) + int64_t{kPageRows} * shape.bits * shape.dim / 8;
 }
 
 // 2^u of the record's side. (A normal float, whatever a damaged page says.)
@@ -176,20 +165,19 @@ void score_units(int dim, const Queries& queries, const Record& record, const ui
     start[h] = -64 * query.sum;  // levels are 128 too large, in two halves
     factor[h] = query.scale * unit_scale;
   }
+  fetch_ahead(record.data);
   for (int row = 0; row < kPageRows; row += 16) {
-    prefetch_share(record, row / 16, 4);
-    const std::byte* codes = record.data + row / 8 * kKeyBlockBytes<kBits>;
+    const std::byte* codes = aura_codes(record.data) + row / 8 * kKeyBlockBytes<kBits>;
     __m512i low[kHeads], high[kHeads];
     for (int h = 0; h < kHeads; ++h) low[h] = high[h] = _mm512_set1_epi32(start[h]);
     const std::byte* last = codes + (units - 1) * kUnitBytes<kBits> + 64 * (kBits - 1);
     __m512i low_before = load(last), high_before = load(last + kKeyBlockBytes<kBits>);
     for (int u = 0; u < units; ++u, codes += kUnitBytes<kBits>) {
       __m512i low_lanes[kBits], high_lanes[kBits];
-      for (int i = 0; i < kBits; ++i) {
-        low_lanes[i] = load(codes + 64 * i);
-        high_lanes[i] = load(codes + kKeyBlockBytes<kBits> + 64 * i);
-      }
+      for (int i = 0; i < kBits; ++i) low_lanes[i] = load(codes + 64 * i);
+      for (int i = 0; i < kBits; ++i) high_lanes[i] = load(codes + kKeyBlockBytes<kBits> + 64 * i);
       unrolled<8>([&](auto g) __attribute__((always_inline)) {
+        if constexpr (g < 2 * kBits) fetch_ahead(codes + 64 * g);
         const __m512i low_levels = key_levels<kBits, g>(low_lanes, low_before, table);
         const __m512i high_levels = key_levels<kBits, g>(high_lanes, high_before, table);
         for (int h = 0; h < kHeads; ++h) {
@@ -357,11 +345,13 @@ inline void add_scaled(__m512i sums, float factor, float* acc) {
                    _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_set1_ps(factor), _mm512_loadu_ps(acc)));
 }
 
-// Vectors [kFirst, kFirst + kVectors) of the steps of one unit.
-template <int kBits, int kHeads, int kFirst, int kVectors, typename Ahead>
+// Vectors [kFirst, kFirst + kVectors) of the steps of one unit. (`table` by reference: g++ 12 clears the
+// upper halves of vectors neither behind a function that takes a vector nor behind its caller, and code that
+// is not for AVX then waits for them.)
+template <int kBits, int kHeads, int kFirst, int kVectors>
 inline void accumulate_vectors(const std::byte* unit, const std::byte* unit_before,
-                               const StepWeights<kBits, kHeads>& weights, const float* factor, __m512i table,
-                               const Ahead& ahead, int64_t stride, float* acc) {
+                               const StepWeights<kBits, kHeads>& weights, const float* factor,
+                               const __m512i& table, int64_t stride, float* acc) {
   __m512i sums[kHeads][kVectors];
   for (auto& head : sums) {
     for (__m512i& sum : head) sum = _mm512_setzero_si512();
@@ -371,9 +361,9 @@ inline void accumulate_vectors(const std::byte* unit, const std::byte* unit_befo
   for (int first = 0; first < steps; first += kTogether)
     unrolled<kTogether>([&](auto i) __attribute__((always_inline)) {
       const int step = first + i;
-      ahead(step);
       const std::byte* at = unit + step * kStepBytes<kBits>;
       const std::byte* before = unit_before + step * kStepBytes<kBits>;
+      if constexpr (kFirst == 0) fetch_ahead(at, kStepBytes<kBits>);
       __m512i levels[kVectors];
       unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
         levels[v] = pair_levels<kBits, kFirst + v>(at, before, table);
@@ -408,19 +398,14 @@ void accumulate_units(int dim, const float* weights, const Record& record, const
   settle_memory();
   float factor[kHeads];
   for (int h = 0; h < kHeads; ++h) factor[h] = bytes.factor[h] * unit_scale;
-  const std::byte* before = record.data + (units - 1) * kUnitBytes<kBits>;
+  const std::byte* before = aura_codes(record.data) + (units - 1) * kUnitBytes<kBits>;
+  fetch_ahead(record.data);
   for (int u = 0; u < units; ++u) {
-    const std::byte* unit = record.data + u * kUnitBytes<kBits>;
+    const std::byte* unit = aura_codes(record.data) + u * kUnitBytes<kBits>;
     constexpr int kVectors = kHeads <= kFewHeads ? 4 : 2;
     unrolled<kVectorsPerStep<kBits> / kVectors>([&](auto pass) __attribute__((always_inline)) {
-      const auto ahead = [&](int step) __attribute__((always_inline)) {
-        if (pass == 0 && step % 2 == 0) {
-          constexpr int kShares = kSteps<kBits> / 2;
-          prefetch_share(record, u * kShares + step / 2, units * kShares);
-        }
-      };
-      accumulate_vectors<kBits, kHeads, pass * kVectors, kVectors>(unit, before, steps, factor, table, ahead,
-                                                                   dim, acc + u * kUnit);
+      accumulate_vectors<kBits, kHeads, pass * kVectors, kVectors>(unit, before, steps, factor, table, dim,
+                                                                   acc + u * kUnit);
     });
     before = unit;
   }
@@ -461,7 +446,7 @@ template <int kBits>
 void expand_keys(int dim, const Record& record, const float* row_scale, float* rows) {
   const __m512i table = level_table(kBits, false);
   for (int block = 0; block < kPageRows / 8; ++block) {
-    const std::byte* codes = record.data + block * kKeyBlockBytes<kBits>;
+    const std::byte* codes = aura_codes(record.data) + block * kKeyBlockBytes<kBits>;
     __m512i before = load(codes + (dim / kUnit - 1) * kUnitBytes<kBits> + 64 * (kBits - 1));
     for (int u = 0; u < dim / kUnit; ++u, codes += kUnitBytes<kBits>) {
       __m512i lanes[kBits], levels[8], row[8];
@@ -494,9 +479,9 @@ inline void store_quad(__m512i levels, const float* row_scale, int quad, int64_t
 template <int kBits>
 void expand_values(int dim, const Record& record, const float* row_scale, float* rows) {
   const __m512i table = level_table(kBits, false);
-  const std::byte* before = record.data + (dim / kUnit - 1) * kUnitBytes<kBits>;
+  const std::byte* before = aura_codes(record.data) + (dim / kUnit - 1) * kUnitBytes<kBits>;
   for (int u = 0; u < dim / kUnit; ++u) {
-    const std::byte* unit = record.data + u * kUnitBytes<kBits>;
+    const std::byte* unit = aura_codes(record.data) + u * kUnitBytes<kBits>;
     for (int step = 0; step < kSteps<kBits>; ++step) {
       __m512i levels[kVectorsPerStep<kBits>];
       unrolled<kVectorsPerStep<kBits>>([&](auto v) __attribute__((always_inline)) {
@@ -567,9 +552,10 @@ inline __m128i sums_of(__m512i a, __m512i b, __m512i c, __m512i d) {
 template <int kBits, int kHeads>
 void score_narrow(int dim, const Queries& queries, const Record& record, const uint8_t* scales,
                   float unit_scale, float* scores) {
-  const NarrowRows<kBits> rows(dim, record.data, level_table(kBits, true));
+  const NarrowRows<kBits> rows(dim, aura_codes(record.data), level_table(kBits, true));
+  const int64_t row_bytes = int64_t{kBits} * dim / 8;
   for (int row = 0; row < kPageRows; row += 4) {
-    prefetch_share(record, row / 4, kQuads);
+    fetch_ahead(aura_codes(record.data) + row * row_bytes, 4 * row_bytes);
     __m512i sums[kHeads][4];
     for (auto& head : sums) {
       for (__m512i& sum : head) sum = _mm512_setzero_si512();
@@ -611,16 +597,17 @@ inline void transpose_quarters(const __m512i* in, __m512i* out) {
 template <int kBits, int kHeads>
 void accumulate_narrow(int dim, const float* weights, const Record& record, const uint8_t* scales,
                        float unit_scale, float* acc) {
-  const NarrowRows<kBits> rows(dim, record.data, level_table(kBits, false));
+  const NarrowRows<kBits> rows(dim, aura_codes(record.data), level_table(kBits, false));
   ByteWeights<kHeads> bytes;
   quantise_weights<kHeads>(weights, scales, bytes);
+  const int64_t step_bytes = int64_t{kBits} * dim / 8 * 4;
   for (int first = 0; first < dim; first += kUnit) {
     __m512i sums[kHeads][4];
     for (auto& head : sums) {
       for (__m512i& sum : head) sum = _mm512_setzero_si512();
     }
     for (int quad = 0; quad < kQuads; ++quad) {
-      if (first == 0) prefetch_share(record, quad, kQuads);
+      if (first == 0) fetch_ahead(aura_codes(record.data) + quad * step_bytes, step_bytes);
       __m512i row[4];
       for (int i = 0; i < 4; ++i) row[i] = rows.levels(quad + kQuads * i, first);
       // 4 rows of a channel side by side: lane l of levels[i] holds channels 16l + 4i + (0..3).
@@ -650,7 +637,7 @@ void accumulate_narrow(int dim, const float* weights, const Record& record, cons
 
 template <int kBits>
 void expand_narrow(int dim, const Record& record, const float* row_scale, float* rows) {
-  const NarrowRows<kBits> codes(dim, record.data, level_table(kBits, false));
+  const NarrowRows<kBits> codes(dim, aura_codes(record.data), level_table(kBits, false));
   for (int row = 0; row < kPageRows; ++row) {
     for (int first = 0; first < dim; first += kUnit) {
       const __m512i levels = codes.levels(row, first);
@@ -672,9 +659,8 @@ void order_query(const RowShape& shape, const int8_t* natural, int8_t* ordered) 
   std::memcpy(ordered, natural, static_cast<size_t>((shape.dim + kUnit - 1) / kUnit * kUnit));
 }
 
-void score(const RowShape& shape, const std::byte* prepared, int heads, const Record& given, float* scores) {
-  Record record = given;
-  const uint8_t* scales = scales_of(shape, record);
+void score(const RowShape& shape, const std::byte* prepared, int heads, const Record& record, float* scores) {
+  const uint8_t* scales = aura_scales(record.data);
   const float unit_scale = page_scale(shape, record);
   const int dim = shape.dim;
   const auto stride = static_cast<int64_t>(sizeof(AuraQuery)) + (dim + kUnit - 1) / kUnit * kUnit;
@@ -691,16 +677,14 @@ void score(const RowShape& shape, const std::byte* prepared, int heads, const Re
       } else {
         score_units<kBits, kHeads, 0>(dim, queries, record, scales, unit_scale, to);
       }
-      record.ahead = nullptr;  // the first group has fetched it
     };
     if (dim % kUnit != 0) return for_head_groups<kFewHeads>(heads, run);
     for_head_groups<kMostHeads>(heads, run);
   });
 }
 
-void accumulate(const RowShape& shape, const float* weights, int heads, const Record& given, float* acc) {
-  Record record = given;
-  const uint8_t* scales = scales_of(shape, record);
+void accumulate(const RowShape& shape, const float* weights, int heads, const Record& record, float* acc) {
+  const uint8_t* scales = aura_scales(record.data);
   const float unit_scale = page_scale(shape, record) * trellis_table(shape.bits).step;
   const int dim = shape.dim;
   with_bits(shape.bits, [&]<int kBits>() {
@@ -716,7 +700,6 @@ void accumulate(const RowShape& shape, const float* weights, int heads, const Re
       } else {
         accumulate_units<kBits, kHeads, 0>(dim, from, record, scales, unit_scale, to);
       }
-      record.ahead = nullptr;
     };
     if (dim % kUnit != 0) return for_head_groups<kFewHeads>(heads, run);
     for_head_groups<kMostHeads>(heads, run);
@@ -727,7 +710,7 @@ void expand(const RowShape& shape, const Record& record, float* rows) {
   const __m512 unit_scale = _mm512_set1_ps(page_scale(shape, record) * trellis_table(shape.bits).step);
   alignas(64) float row_scale[kPageRows];
   for (int row = 0; row < kPageRows; row += 16) {
-    _mm512_store_ps(row_scale + row, _mm512_mul_ps(unit_scale, row_scales(scales_of(shape, record) + row)));
+    _mm512_store_ps(row_scale + row, _mm512_mul_ps(unit_scale, row_scales(aura_scales(record.data) + row)));
   }
   with_bits(shape.bits, [&]<int kBits>() {
     if (shape.dim % kUnit != 0) return expand_narrow<kBits>(shape.dim, record, row_scale, rows);

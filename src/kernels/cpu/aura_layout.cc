@@ -58,24 +58,28 @@ void move_unit_of(const RowShape& shape, Unit* unit, Rows* rows, int64_t stride)
   move_unit_of<4, kToRows>(shape.side, unit, rows, stride);
 }
 
-// Codes of one unit after the other, then the scales. `exchange` and `record`: one of them is written.
-template <bool kToRows, typename Record, typename Exchange>
-void move_codes(const RowShape& shape, Record* record, Exchange* exchange) {
+// All codes, to the exchange form or from it. `codes` and `exchange`: one of them is written.
+template <bool kToExchange, typename Codes, typename Exchange>
+void move_codes(const RowShape& shape, Codes* codes, Exchange* exchange) {
   const int64_t row_bytes = trellis_row_bytes(shape.bits, shape.dim), unit_bytes = int64_t{8} * shape.bits;
+  if (!aura_interleaves(shape.dim)) {
+    const auto bytes = static_cast<size_t>(kPageRows * row_bytes);
+    if constexpr (kToExchange) {
+      std::memcpy(exchange, codes, bytes);
+    } else {
+      std::memcpy(codes, exchange, bytes);
+    }
+    return;
+  }
   for (int64_t unit = 0; unit < shape.dim / kAuraUnit; ++unit) {
-    move_unit_of<kToRows>(shape, record + unit * unit_bytes * kPageRows, exchange + unit * unit_bytes,
-                          row_bytes);
+    move_unit_of<kToExchange>(shape, codes + unit * unit_bytes * kPageRows, exchange + unit * unit_bytes,
+                              row_bytes);
   }
 }
 
-int64_t record_bytes(const RowShape& shape) {
-  return kPageRows * (trellis_row_bytes(shape.bits, shape.dim) + 1);
-}
-
-// What is in the same place in both orders: all of a record, or its scales.
-void copy_the_rest(const RowShape& shape, const std::byte* from, std::byte* to) {
-  const int64_t bytes = record_bytes(shape), same = aura_interleaves(shape.dim) ? kPageRows : bytes;
-  std::memcpy(to + bytes - same, from + bytes - same, static_cast<size_t>(same));
+// Where the scales of the exchange form stand, which are its last bytes.
+int64_t exchange_scales(const RowShape& shape) {
+  return kPageRows * trellis_row_bytes(shape.bits, shape.dim);
 }
 
 }  // namespace
@@ -105,33 +109,33 @@ int aura_value_channel(int bits, int dim, int i) {
   return lane / 2 * 8 + vector * 2 + lane % 2;
 }
 
-void aura_gather(const RowShape& shape, const std::byte* record, int first,
+void aura_gather(const RowShape& shape, const std::byte* codes, int first,
                  uint8_t (*rows)[kAuraGatheredBytes]) {
   const int64_t row_bytes = trellis_row_bytes(shape.bits, shape.dim);
   const int64_t begin = int64_t{shape.bits} * first / 8, before = (begin == 0 ? row_bytes : begin) - 1;
   std::memset(rows, 0, size_t{kPageRows} * kAuraGatheredBytes);
   for (int row = 0; row < kPageRows; ++row) {
-    rows[row][0] = static_cast<uint8_t>(record[aura_code_offset(shape, row, before)]);
+    rows[row][0] = static_cast<uint8_t>(codes[aura_code_offset(shape, row, before)]);
   }
   if (aura_interleaves(shape.dim)) {
-    move_unit_of<true>(shape, record + begin * kPageRows, reinterpret_cast<std::byte*>(rows[0] + 1),
+    move_unit_of<true>(shape, codes + begin * kPageRows, reinterpret_cast<std::byte*>(rows[0] + 1),
                        kAuraGatheredBytes);
     return;
   }
   const int64_t unit_bytes = int64_t{8} * shape.bits, length = std::min(row_bytes - begin, unit_bytes);
   for (int row = 0; row < kPageRows; ++row) {
-    std::memcpy(rows[row] + 1, record + row * row_bytes + begin, static_cast<size_t>(length));
+    std::memcpy(rows[row] + 1, codes + row * row_bytes + begin, static_cast<size_t>(length));
   }
 }
 
 void aura_import(const RowShape& shape, const std::byte* exchange, std::byte* record) {
-  if (aura_interleaves(shape.dim)) move_codes<false>(shape, record, exchange);
-  copy_the_rest(shape, exchange, record);
+  std::memcpy(record, exchange + exchange_scales(shape), kPageRows);
+  move_codes<false>(shape, record + kPageRows, exchange);
 }
 
 void aura_export(const RowShape& shape, const std::byte* record, std::byte* exchange) {
-  if (aura_interleaves(shape.dim)) move_codes<true>(shape, record, exchange);
-  copy_the_rest(shape, record, exchange);
+  std::memcpy(exchange + exchange_scales(shape), record, kPageRows);
+  move_codes<true>(shape, aura_codes(record), exchange);
 }
 
 }  // namespace butter::cpu

@@ -22,18 +22,6 @@ inline int64_t padded(int dim) {
   return (int64_t{dim} + kChunk - 1) / kChunk * kChunk;
 }
 
-inline const uint8_t* scales_of(const RowShape& shape, const Record& record) {
-  return reinterpret_cast<const uint8_t*>(record.data) + int64_t{kPageRows} * shape.bits * shape.dim / 8;
-}
-
-inline void prefetch_share(const Record& record, int step, int steps) {
-  if (record.ahead == nullptr) return;
-  const std::byte* const end = record.ahead + (step + 1) * record.ahead_bytes / steps;
-  for (const std::byte* line = record.ahead + step * record.ahead_bytes / steps; line < end; line += 64) {
-    __builtin_prefetch(line, 0, 2);
-  }
-}
-
 // 2^u of the record's side. (A normal float, whatever a damaged page says.)
 inline float page_scale(const RowShape& shape, const Record& record) {
   const int exponent = record.tail->exponent[static_cast<int>(shape.side)];
@@ -75,9 +63,9 @@ void look_up(const uint8_t (*gathered)[kAuraGatheredBytes], Levels& levels) {
 }
 
 // Channels [first, first + 64); `first` is a multiple of 64.
-inline void read_levels(const RowShape& shape, const std::byte* record, int first, Levels& levels) {
+inline void read_levels(const RowShape& shape, const std::byte* codes, int first, Levels& levels) {
   uint8_t gathered[kPageRows][kAuraGatheredBytes];
-  aura_gather(shape, record, first, gathered);
+  aura_gather(shape, codes, first, gathered);
   if (shape.bits == 2) return look_up<2>(gathered, levels);
   if (shape.bits == 3) return look_up<3>(gathered, levels);
   look_up<4>(gathered, levels);
@@ -98,9 +86,8 @@ void score(const RowShape& shape, const std::byte* prepared, int heads, const Re
   std::fill(scores, scores + heads * kPageRows, 0.0F);
   for (int first = 0; first < shape.dim; first += kChunk) {
     Levels levels;
-    read_levels(shape, record.data, first, levels);
+    read_levels(shape, aura_codes(record.data), first, levels);
     for (int row = 0; row < kPageRows; ++row) {
-      if (first == 0) prefetch_share(record, row, kPageRows);
       for (int h = 0; h < heads; ++h) {
         const std::byte* values = prepared + h * stride + sizeof(AuraQuery) + first;
         // Whole numbers below 2^24: exact.
@@ -110,7 +97,7 @@ void score(const RowShape& shape, const std::byte* prepared, int heads, const Re
     }
   }
   float scales[kPageRows];
-  row_scales(scales_of(shape, record), scales);
+  row_scales(aura_scales(record.data), scales);
   const float unit_scale = page_scale(shape, record);
   for (int h = 0; h < heads; ++h) {
     AuraQuery query;
@@ -156,11 +143,10 @@ inline void add_weighted(const RowShape& shape, const Levels& levels, const uint
 void accumulate(const RowShape& shape, const float* weights, int heads, const Record& record, float* acc) {
   const float unit_scale = page_scale(shape, record) * trellis_table(shape.bits).step;
   float scales[kPageRows];
-  row_scales(scales_of(shape, record), scales);
+  row_scales(aura_scales(record.data), scales);
   for (int first = 0; first < shape.dim; first += kChunk) {
-    prefetch_share(record, first / kChunk, (shape.dim + kChunk - 1) / kChunk);
     Levels levels;
-    read_levels(shape, record.data, first, levels);
+    read_levels(shape, aura_codes(record.data), first, levels);
     const int channels = shape.dim - first < kChunk ? shape.dim - first : kChunk;
     for (int h = 0; h < heads; ++h) {
       uint8_t whole[kPageRows];
@@ -173,14 +159,14 @@ void accumulate(const RowShape& shape, const float* weights, int heads, const Re
 void expand(const RowShape& shape, const Record& record, float* rows) {
   const float unit_scale = page_scale(shape, record) * trellis_table(shape.bits).step;
   float scales[kPageRows];
-  row_scales(scales_of(shape, record), scales);
+  row_scales(aura_scales(record.data), scales);
   int place[kChunk];
   for (int i = 0; i < kChunk; ++i) {
     place[i] = shape.side == Side::kKey ? i : aura_value_channel(shape.bits, shape.dim, i);
   }
   for (int first = 0; first < shape.dim; first += kChunk) {
     Levels levels;
-    read_levels(shape, record.data, first, levels);
+    read_levels(shape, aura_codes(record.data), first, levels);
     const int channels = shape.dim - first < kChunk ? shape.dim - first : kChunk;
     for (int row = 0; row < kPageRows; ++row) {
       const float scale = unit_scale * scales[row];

@@ -266,9 +266,10 @@ Outcomes outcomes_of(const uint8_t* kept) {
   return out;
 }
 
-// The windows of a value, of what they leave to the next.
+// The windows of a value, of what they leave to the next. (Inlined always, since it
+// takes a vector: see accumulate_vectors() in aura_avx512.cc.)
 template <int bits>
-Bytes windows(const uint8_t* kept, Bytes q) {
+inline __attribute__((always_inline)) Bytes windows(const uint8_t* kept, Bytes q) {
   const Outcomes out = outcomes_of<bits>(kept);
   const Bytes last = _mm512_set1_epi16(15);
   Bytes window = _mm512_slli_epi16(q, bits), place = _mm512_sub_epi16(last, q);

@@ -48,7 +48,7 @@ struct Page {
   std::vector<std::byte> record;
   RecordTail tail;
 
-  Record view() const { return {record.data(), kPageRows, nullptr, 0, &tail}; }
+  Record view() const { return {record.data(), kPageRows, &tail}; }
   const uint8_t* codes() const { return reinterpret_cast<const uint8_t*>(record.data()); }
 };
 

@@ -69,8 +69,8 @@ struct RandomRecord {
   uint8_t& scale(int row) {
     return reinterpret_cast<uint8_t&>(exchange[exchange.size() - kPageRows + static_cast<size_t>(row)]);
   }
-  Record record() const { return {bytes.data(), kPageRows, bytes.data(), 1024, &tail}; }
-  Record reference() const { return {exchange.data(), kPageRows, nullptr, 0, &tail}; }
+  Record record() const { return {bytes.data(), kPageRows, &tail}; }
+  Record reference() const { return {exchange.data(), kPageRows, &tail}; }
 
   std::vector<std::byte> exchange, bytes;
   RecordTail tail;
@@ -338,7 +338,7 @@ TEST(AuraCodec, SealedRowsReadBackAsTheReferencesDo) {
       aura_codec(isa)->encode(shape, rows.data(), record.data(), &tail, scratch.data());
       aura_export(shape, record.data(), exchange.data());
       std::vector<float> got(rows.size());
-      reference::aura_codec().decode(shape, {exchange.data(), kPageRows, nullptr, 0, &tail}, got.data());
+      reference::aura_codec().decode(shape, {exchange.data(), kPageRows, &tail}, got.data());
       double error = 0, square = 0;
       for (size_t i = 0; i < rows.size(); ++i) {
         error += (got[i] - rows[i]) * (got[i] - rows[i]);

@@ -116,15 +116,6 @@ struct Dot {
   static Vec::F keep(Vec::F x, Vec::F where) {
     return _mm256_and_ps(x, _mm256_cmp_ps(where, Vec::zero(), _CMP_NEQ_UQ));
   }
-  // out[i] = the highest lane of the i-th.
-  static void highest(Vec::F a, Vec::F b, Vec::F c, Vec::F d, float* out) {
-    const __m256 ab = _mm256_max_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-    const __m256 cd = _mm256_max_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
-    const __m256d ab2 = _mm256_castps_pd(ab), cd2 = _mm256_castps_pd(cd);
-    const __m256 abcd = _mm256_max_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ab2, cd2)),
-                                      _mm256_castpd_ps(_mm256_unpackhi_pd(ab2, cd2)));
-    _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(abcd), _mm256_extractf128_ps(abcd, 1)));
-  }
   // Scale bytes over 2^u: a byte at bits 6..13 of an fp16.
   static Vec::F load_scale_bytes(const std::byte* from) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));

@@ -130,16 +130,6 @@ struct Dot {
   static Vec::F keep(Vec::F x, Vec::F where) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(where, Vec::zero(), _CMP_NEQ_UQ), x);
   }
-  // out[i] = the highest lane of the i-th.
-  static void highest(Vec::F a, Vec::F b, Vec::F c, Vec::F d, float* out) {
-    const __m512 ab = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-    const __m512 cd = _mm512_max_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-    const __m512d ab2 = _mm512_castps_pd(ab), cd2 = _mm512_castps_pd(cd);
-    const __m512 abcd = _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab2, cd2)),
-                                      _mm512_castpd_ps(_mm512_unpackhi_pd(ab2, cd2)));
-    const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(abcd), _mm512_extractf32x8_ps(abcd, 1));
-    _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
-  }
   // Scale bytes over 2^u: a byte at bits 6..13 of an fp16.
   static Vec::F load_scale_bytes(const std::byte* from) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));

@@ -96,10 +96,6 @@ struct Dot {
   static Vec::F keep(Vec::F x, Vec::F where) {
     return reinterpret_cast<Vec::F>(reinterpret_cast<Vec::I>(x) & (where != Vec::zero()));
   }
-  // out[i] = the highest lane of the i-th.
-  static void highest(Vec::F a, Vec::F b, Vec::F c, Vec::F d, float* out) {
-    Vec::store(out, Vec::F{Vec::highest(a), Vec::highest(b), Vec::highest(c), Vec::highest(d)});
-  }
   // Scale bytes over 2^u: a byte at bits 6..13 of an fp16.
   static Vec::F load_scale_bytes(const std::byte* from) {
     UnsignedBytes bytes;

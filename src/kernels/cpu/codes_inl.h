@@ -20,6 +20,7 @@
 #include <cstring>
 
 #include "core/dtype.h"
+#include "kernels/cpu/ahead.h"
 #include "kernels/cpu/codes_kernels.h"
 #include "kernels/cpu/codes_layout.h"
 
@@ -45,9 +46,6 @@ template <typename T>
 BUTTER_INLINE T larger(T a, T b) {
   return a < b ? b : a;
 }
-BUTTER_INLINE int64_t bytes_of_codes(int dim, int bits) {
-  return int64_t{kPageRows} * dim * bits / 8;
-}
 
 // Units below it are as good as 0; their reciprocals might be infinite.
 constexpr float kSmallest = 1e-33f;
@@ -65,58 +63,56 @@ BUTTER_INLINE void unrolled(const Fn& fn) {
   unrolled_from<0, kCount>(fn);
 }
 
-// Touches the lines of the record ahead, as many at each step.
-class Ahead {
- public:
-  Ahead(const Record& record, int64_t steps)
-      : next_(record.ahead),
-        end_(record.ahead == nullptr ? nullptr : record.ahead + record.ahead_bytes),
-        step_bytes_((record.ahead_bytes + 64 * steps - 1) / (64 * steps) * 64) {}
-  BUTTER_INLINE void step() {
-    if (next_ >= end_) return;
-    for (const std::byte* const last = next_ + step_bytes_; next_ < last; next_ += 64) Vec::prefetch(next_);
-  }
-
- private:
-  const std::byte* next_;
-  const std::byte* end_;
-  int64_t step_bytes_;
-};
-
 // --- what stands in a record
 
 // Codes of kBits bits, widened to 8.
 template <int kBits>
-struct CodePlanes {
-  const std::byte* high = nullptr;  // codes, or their high 4 bits
-  const std::byte* low = nullptr;   // of 6 bits: the low 2
-
-  CodePlanes(const std::byte* codes, int dim)
-      : high(codes), low(kBits == 6 ? codes + bytes_of_codes(dim, 4) : nullptr) {}
+struct PackedCodes {
+  const std::byte* codes = nullptr;
 
   // Part `sub` of vector `place` + kNext. Where codes share bytes, `place` is a multiple of 4 (of 2 for 4
   // bits).
   template <int kNext>
   BUTTER_INLINE typename Dot::Codes load(int64_t place, int sub) const {
     const int64_t offset = int64_t{sub} * Dot::kLanes * 4;
-    if constexpr (kBits == 8) return Dot::load(high + place * kVectorBytes + kNext * kVectorBytes + offset);
-    const auto nibbles = Dot::load(high + place * (kVectorBytes / 2) + kNext / 2 * kVectorBytes + offset);
-    const auto moved = Dot::template move_bits < kNext % 2 == 0 ? 4 : 0 > (nibbles);
-    if constexpr (kBits == 4) return Dot::keep_bits(moved, 0xf0);
-    const auto pairs = Dot::load(low + place * (kVectorBytes / 4) + offset);
-    const auto moved_pairs = Dot::template move_bits<2 - 2 * kNext>(pairs);
-    return Dot::keep_bits(Dot::choose_bits(0xf0, moved, moved_pairs), 0xfc);
+    if constexpr (kBits == 8) return load_line(codes + (place + kNext) * kVectorBytes, offset, true);
+    constexpr int kNibbleShift = kNext % 2 == 0 ? 4 : 0;
+    constexpr bool kFirst = kNext % 2 == 0;  // of the vectors that share a line
+    if constexpr (kBits == 4) {
+      const auto nibbles = load_line(codes + (place / 2 + kNext / 2) * kVectorBytes, offset, kFirst);
+      return Dot::keep_bits(Dot::template move_bits<kNibbleShift>(nibbles), 0xf0);
+    }
+    const std::byte* four = codes + place / 4 * kFourBytes;
+    const auto nibbles =
+        Dot::template move_bits<kNibbleShift>(load_line(four + kNext / 2 * kVectorBytes, offset, kFirst));
+    const auto pairs =
+        Dot::template move_bits<2 - 2 * kNext>(load_line(four + 2 * kVectorBytes, offset, kNext == 3));
+    return Dot::keep_bits(Dot::choose_bits(0xf0, nibbles, pairs), 0xfc);
   }
   // The same for any place.
   BUTTER_INLINE typename Dot::Codes load_any(int64_t place, int sub) const {
     const int64_t offset = int64_t{sub} * Dot::kLanes * 4;
-    if constexpr (kBits == 8) return Dot::load(high + place * kVectorBytes + offset);
-    const auto nibbles = Dot::load(high + (place >> 1) * kVectorBytes + offset);
-    const auto moved = Dot::move_bits(nibbles, place % 2 == 0 ? 4 : 0);
-    if constexpr (kBits == 4) return Dot::keep_bits(moved, 0xf0);
-    const auto pairs = Dot::load(low + (place >> 2) * kVectorBytes + offset);
-    const auto moved_pairs = Dot::move_bits(pairs, 2 - 2 * static_cast<int>(place % 4));
-    return Dot::keep_bits(Dot::choose_bits(0xf0, moved, moved_pairs), 0xfc);
+    const int quarter = static_cast<int>(place % 4);
+    if constexpr (kBits == 8) return load_line(codes + place * kVectorBytes, offset, true);
+    const int nibble_shift = quarter % 2 == 0 ? 4 : 0;
+    if constexpr (kBits == 4) {
+      const auto nibbles = load_line(codes + (place >> 1) * kVectorBytes, offset, true);
+      return Dot::keep_bits(Dot::move_bits(nibbles, nibble_shift), 0xf0);
+    }
+    const std::byte* four = codes + (place >> 2) * kFourBytes;
+    const auto nibbles =
+        Dot::move_bits(load_line(four + (quarter >> 1) * kVectorBytes, offset, true), nibble_shift);
+    const auto pairs = Dot::move_bits(load_line(four + 2 * kVectorBytes, offset, false), 2 - 2 * quarter);
+    return Dot::keep_bits(Dot::choose_bits(0xf0, nibbles, pairs), 0xfc);
+  }
+
+ private:
+  static constexpr int64_t kFourBytes = 3 * kVectorBytes;  // of 4 vectors of 6 bits
+
+  // The part at `offset` of a line; where it is the line's first to be read, the line ahead is fetched.
+  static BUTTER_INLINE typename Dot::Codes load_line(const std::byte* line, int64_t offset, bool first) {
+    if (first && offset == 0) fetch_ahead(line);
+    return Dot::load(line + offset);
   }
 };
 
@@ -129,20 +125,24 @@ struct Groups {
   int end(int group) const { return smaller(dim, (group + 1) * size); }
 };
 
-// s and m in fp16, [groups][64 rows] each.
+// s and m in fp16, [groups][64 rows] each, and behind them the codes.
 template <int kBits>
 struct AffineScales {
   static constexpr int kCodeBits = kBits;
   static constexpr bool kHasMiddle = true;
   const std::byte* s = nullptr;
   const std::byte* m = nullptr;
+  PackedCodes<kBits> codes;
 
   AffineScales(const RowShape& shape, const Record& record)
-      : s(record.data + bytes_of_codes(shape.dim, kBits)),
-        m(s + 2 * kPageRows * ((shape.dim + shape.group - 1) / shape.group)) {}
+      : s(record.data), m(s + plane_bytes(shape)), codes{m + plane_bytes(shape)} {}
   static Groups groups(const RowShape& shape) {
     return {shape.dim, shape.group % kStripChannels == 0 ? smaller(shape.group, shape.dim) : shape.dim};
   }
+  static BUTTER_INLINE int64_t plane_bytes(const RowShape& shape) {
+    return int64_t{2} * kPageRows * ((shape.dim + shape.group - 1) / shape.group);
+  }
+  BUTTER_INLINE void fetch_ahead_of(const RowShape& shape) const { fetch_ahead(s, 2 * plane_bytes(shape)); }
   static constexpr float kShrink = 1.0f / (1 << (8 - kBits));
 
   BUTTER_INLINE Vec::F scale(int group, int row) const {
@@ -162,18 +162,22 @@ BUTTER_INLINE float power_of_two(int exponent) {
   return power;
 }
 
-// A scale byte a row, no middle. A sum of dot products may run over 256 channels at most.
+// A scale byte a row, no middle, and behind them the codes. A sum of dot products may run over 256 channels
+// at most.
 struct ByteScales {
   static constexpr int kCodeBits = 8;
   static constexpr bool kHasMiddle = false;
   static constexpr int kGroup = 256;
   const std::byte* bytes = nullptr;
+  PackedCodes<kCodeBits> codes;
   float factor = 1;
 
   ByteScales(const RowShape& shape, const Record& record)
-      : bytes(record.data + bytes_of_codes(shape.dim, 8)),
+      : bytes(record.data),
+        codes{bytes + kPageRows},
         factor(power_of_two(record.tail->exponent[static_cast<int>(shape.side)])) {}
   static Groups groups(const RowShape& shape) { return {shape.dim, smaller(shape.dim, kGroup)}; }
+  BUTTER_INLINE void fetch_ahead_of(const RowShape&) const { fetch_ahead(bytes); }
 
   BUTTER_INLINE Vec::F scale(int, int row) const {
     return Vec::mul(Vec::set(factor), Dot::load_scale_bytes(bytes + row));
@@ -262,10 +266,9 @@ void score_heads(const RowShape& shape, int heads, int first, const std::byte* p
   constexpr int kVectors = Query::vectors(kHeads);
   const Groups groups = Scales::groups(shape);
   const Scales scales(shape, record);
-  const CodePlanes<Scales::kCodeBits> codes(record.data, shape.dim);
+  scales.fetch_ahead_of(shape);
   const QueryAreas<Query> query(groups, heads, const_cast<std::byte*>(prepared));
   const int word_step = heads * Query::kWords;
-  Ahead ahead(record, kPageVectors / kVectors * (shape.dim / 4));
   for (int row = 0; row < kPageRows; row += kVectors * Dot::kLanes) {
     Vec::F totals[kVectors][kHeads];
     for (auto& of_vector : totals) {
@@ -281,12 +284,11 @@ void score_heads(const RowShape& shape, int heads, int first, const std::byte* p
       }
       for (int j = group * groups.size; j < groups.end(group); j += kStripChannels) {
         unrolled<kStripVectors>([&]<int i>() __attribute__((always_inline)) {
-          ahead.step();
           typename Dot::Codes key[kVectors];
           for (int n = 0; n < kVectors; ++n) {
             const int at = row + n * Dot::kLanes;
-            const int64_t place = int64_t{at / kBlockRows} * (shape.dim / 4) + j / 4;
-            key[n] = codes.template load<i>(place, at % kBlockRows / Dot::kLanes);
+            const int64_t place = int64_t{j} + at / kBlockRows * kStripVectors;
+            key[n] = scales.codes.template load<i>(place, at % kBlockRows / Dot::kLanes);
           }
           for (int h = 0; h < kHeads; ++h) {
             for (int n = 0; n < kVectors; ++n) Query::add(sums[n][h], key[n], words + h * Query::kWords);
@@ -331,10 +333,8 @@ BUTTER_INLINE void for_head_groups(int heads, const Fn& fn) {
 
 template <class Scales>
 void score(const RowShape& shape, const std::byte* prepared, int heads, const Record& record, float* scores) {
-  Record rest = record;
   for_head_groups(heads, [&]<int kHeads>(int first) {
-    score_heads<Scales, kHeads>(shape, heads, first, prepared, rest, scores + first * kPageRows);
-    rest.ahead = nullptr;  // the first group has fetched it
+    score_heads<Scales, kHeads>(shape, heads, first, prepared, record, scores + first * kPageRows);
   });
 }
 
@@ -359,7 +359,7 @@ struct HeadWeights {
       }
     }
     if constexpr (Weights::kHasUnit) {
-      Dot::highest(highest[0], highest[1], highest[2], highest[3], tops);
+      Vec::highest(highest[0], highest[1], highest[2], highest[3], tops);
       for (int h = 0; h < kHeads; ++h) {
         const Vec::F factor = Vec::set(tops[h] > kSmallest ? Weights::kLargest / tops[h] : 0);
         for (int i = 0; i < kPageVectors; ++i) scaled[h][i] = Vec::mul(factor, scaled[h][i]);
@@ -387,7 +387,7 @@ BUTTER_INLINE void find_tops(const Scales& scales, const Vec::F* alive, int firs
   }
   for (int g = count; g % 4 != 0; ++g) highest[g] = Vec::zero();
   for (int g = 0; g < count; g += 4)
-    Dot::highest(highest[g], highest[g + 1], highest[g + 2], highest[g + 3], tops + g);
+    Vec::highest(highest[g], highest[g + 1], highest[g + 2], highest[g + 3], tops + g);
 }
 
 template <class Scales, int kHeads>
@@ -429,23 +429,28 @@ BUTTER_INLINE void weigh_span(const Scales& scales, const HeadWeights<WeightsOf<
   for (int g = 0; g < count; ++g) weigh_group<Scales, kHeads>(scales, heads, first + g, g, tops[g], out);
 }
 
-// kColumns columns of 16 channels from `column` on; kShare neighbours have a group in common. kPhased:
-// columns stand at the same places modulo 4 in every quad of rows, `column` at 0 (of 4 bits: modulo 2).
+// Strips in the span that a column (a strip of values) belongs to.
+BUTTER_INLINE int strips_of_span(int dim, int column) {
+  return smaller(kSpanStrips, dim / kStripChannels - column / kSpanStrips * kSpanStrips);
+}
+
+// kColumns columns of 16 channels from `column` on, of one span; kShare neighbours have a group in common.
+// kPhased: columns stand at the same places modulo 4 in every quad of rows, `column` at 0 (of 4 bits: modulo
+// 2).
 template <class Scales, int kHeads, int kColumns, int kShare, bool kPhased>
-BUTTER_INLINE void accumulate_columns(const CodePlanes<Scales::kCodeBits>& codes, int dim, int column,
+BUTTER_INLINE void accumulate_columns(const PackedCodes<Scales::kCodeBits>& codes, int dim, int column,
                                       const SpanWeights<WeightsOf<Scales>, kHeads>& weights, int group,
-                                      Ahead& ahead, float* acc) {
+                                      float* acc) {
   using Weights = WeightsOf<Scales>;
   typename Weights::Sum sums[kHeads][kColumns * kSubs];
   for (auto& of_head : sums) {
     for (auto& sum : of_head) sum = Weights::zero();
   }
-  const int all_columns = dim / kStripChannels;
+  const int strips = strips_of_span(dim, column);
+  int64_t place = int64_t{kStripChannels} * (column / kSpanStrips * kSpanStrips) + column % kSpanStrips;
   for (int high = 0; high < 4; ++high) {
-    ahead.step();
 #pragma GCC unroll 1
-    for (int low = 0; low < 4; ++low) {
-      const int64_t place = int64_t{4 * high + low} * all_columns + column;
+    for (int low = 0; low < 4; ++low, place += strips) {
       typename Dot::Codes value[kColumns * kSubs];
       unrolled<kColumns>([&]<int c>() __attribute__((always_inline)) {
         for (int sub = 0; sub < kSubs; ++sub) {
@@ -481,14 +486,9 @@ void accumulate_heads(const RowShape& shape, const float* weights, const Record&
   constexpr int kColumns = Weights::columns(kHeads);
   const Groups groups = Scales::groups(shape);
   const Scales scales(shape, record);
-  const CodePlanes<kBits> codes(record.data, shape.dim);
+  scales.fetch_ahead_of(shape);
   const int all_columns = shape.dim / kStripChannels;
-  Ahead ahead(record, kPageRows / 16 * ((all_columns + kColumns - 1) / kColumns));
   const HeadWeights<Weights, kHeads> of_heads(weights);
-  // Places of columns agree from quad to quad where a quad's columns are a multiple of what shares a byte.
-  const bool phased = kBits == 8 || all_columns % (kBits == 4 ? 2 : 4) == 0;
-  const bool pairs = phased && groups.size % 32 == 0;
-  const bool quads = phased && groups.size % 64 == 0;
   const int span = kSpanGroups * groups.size / kStripChannels;
   SpanWeights<Weights, kHeads> of_span;
   for (int begin = 0; begin < all_columns; begin += span) {
@@ -499,20 +499,22 @@ void accumulate_heads(const RowShape& shape, const float* weights, const Record&
     int column = begin;
     const auto step = [&]<int kWidth, int kShare, bool kPhased>() __attribute__((always_inline)) {
       for (; column + kWidth <= end; column += kWidth) {
+        if (kPhased && kBits == 4 && strips_of_span(shape.dim, column) % 2 != 0) return;
         const int group = column * kStripChannels / groups.size - first_group;
-        accumulate_columns<Scales, kHeads, kWidth, kShare, kPhased>(codes, shape.dim, column, of_span, group,
-                                                                    ahead, acc);
+        accumulate_columns<Scales, kHeads, kWidth, kShare, kPhased>(scales.codes, shape.dim, column, of_span,
+                                                                    group, acc);
       }
     };
+    const bool pairs = groups.count() == 1 || groups.size % 32 == 0;
     if constexpr (kColumns >= 4) {
-      if (quads || (groups.count() == 1 && phased)) step.template operator()<4, 4, true>();
+      if (groups.count() == 1 || groups.size % 64 == 0) step.template operator()<4, 4, true>();
       if constexpr (Scales::kHasMiddle) {
         if (pairs) step.template operator()<4, 2, true>();
       }
     }
     // Of 6 bits two columns are half of what shares a byte.
     if constexpr (kColumns >= 2 && kBits != 6) {
-      if (pairs || (groups.count() == 1 && phased)) step.template operator()<2, 2, true>();
+      if (pairs) step.template operator()<2, 2, true>();
     }
     step.template operator()<1, 1, kBits == 8>();
   }
@@ -520,10 +522,8 @@ void accumulate_heads(const RowShape& shape, const float* weights, const Record&
 
 template <class Scales>
 void accumulate(const RowShape& shape, const float* weights, int heads, const Record& record, float* acc) {
-  Record rest = record;
   for_head_groups(heads, [&]<int kHeads>(int first) {
-    accumulate_heads<Scales, kHeads>(shape, weights + first * kPageRows, rest, acc + first * shape.dim);
-    rest.ahead = nullptr;
+    accumulate_heads<Scales, kHeads>(shape, weights + first * kPageRows, record, acc + first * shape.dim);
   });
 }
 
@@ -537,9 +537,10 @@ void expand_affine(const RowShape& shape, const Record& record, float* rows) {
   const CodeOrder order{shape.dim, kBits, shape.side, false};
   const Groups groups = AffineScales<kBits>::groups(shape);
   const AffineScales<kBits> planes(shape, record);
+  const std::byte* codes = planes.codes.codes;
   CodeStrip strip;
   for (int index = 0; index < shape.dim / kStripChannels; ++index) {
-    unpack_strip(order, index, record.data, strip);
+    unpack_strip(order, index, codes, strip);
     const int group = index * kStripChannels / groups.size;
     alignas(64) float s[kPageRows], m[kPageRows];
     for (int row = 0; row < kPageRows; row += Dot::kLanes) {
@@ -561,9 +562,10 @@ void expand_integers(const RowShape& shape, const Record& record, float* rows) {
   const ByteScales scales(shape, record);
   alignas(64) float factors[kPageRows];
   for (int row = 0; row < kPageRows; row += Dot::kLanes) Vec::store(factors + row, scales.scale(0, row));
+  const std::byte* codes = scales.codes.codes;
   CodeStrip strip;
   for (int index = 0; index < shape.dim / kStripChannels; ++index) {
-    unpack_strip(order, index, record.data, strip);
+    unpack_strip(order, index, codes, strip);
     for (int row = 0; row < record.rows; ++row) {
       for (int part = 0; part < kStripParts; ++part) {
         const Vec::F code = Dot::load_signed(strip.codes[row] + part * Dot::kLanes);

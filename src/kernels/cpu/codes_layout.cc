@@ -1,5 +1,6 @@
 #include "kernels/cpu/codes_layout.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/check.h"
@@ -73,8 +74,10 @@ void scatter(Side side, int index, const Vector& from, CodeStrip& strip) {
 
 // Where a strip's vector stands among all.
 int64_t place_of(const CodeOrder& order, int strip, int index) {
-  if (order.side == Side::kKey) return int64_t{index / 4} * (order.dim / 4) + 4 * strip + index % 4;
-  return int64_t{index} * (order.dim / kStripChannels) + strip;
+  if (order.side == Side::kKey) return int64_t{kVectors} * strip + index;
+  const int span = strip / kSpanStrips * kSpanStrips;
+  const int strips = std::min(kSpanStrips, order.dim / kStripChannels - span);
+  return int64_t{kVectors} * span + index * strips + strip - span;
 }
 
 // The bit that tells the stored form of a code from the given one.
@@ -104,11 +107,11 @@ void put(const CodeOrder& order, int64_t place, const Vector& x, uint8_t* packed
     std::memcpy(packed + place * kVectorBytes, x.bytes, kVectorBytes);
     return;
   }
-  const int low_bits = order.bits - 4;
   const int parity = static_cast<int>(place % 2), quarter = static_cast<int>(place % 4);
-  put_bits(x, low_bits, 4, 4 * parity, packed + place / 2 * kVectorBytes);
-  if (low_bits == 0) return;
-  put_bits(x, 0, 2, 2 * quarter, packed + code_bytes(order.dim, 4) + place / 4 * kVectorBytes);
+  if (order.bits == 4) return put_bits(x, 0, 4, 4 * parity, packed + place / 2 * kVectorBytes);
+  uint8_t* four = packed + place / 4 * 3 * kVectorBytes;
+  put_bits(x, 2, 4, 4 * parity, four + quarter / 2 * kVectorBytes);
+  put_bits(x, 0, 2, 2 * quarter, four + 2 * kVectorBytes);
 }
 
 void get(const CodeOrder& order, int64_t place, const uint8_t* packed, Vector& x) {
@@ -116,12 +119,12 @@ void get(const CodeOrder& order, int64_t place, const uint8_t* packed, Vector& x
     std::memcpy(x.bytes, packed + place * kVectorBytes, kVectorBytes);
     return;
   }
-  const int low_bits = order.bits - 4;
   const int parity = static_cast<int>(place % 2), quarter = static_cast<int>(place % 4);
   x = {};
-  get_bits(packed + place / 2 * kVectorBytes, 4 * parity, 4, low_bits, x);
-  if (low_bits == 0) return;
-  get_bits(packed + code_bytes(order.dim, 4) + place / 4 * kVectorBytes, 2 * quarter, 2, 0, x);
+  if (order.bits == 4) return get_bits(packed + place / 2 * kVectorBytes, 4 * parity, 4, 0, x);
+  const uint8_t* four = packed + place / 4 * 3 * kVectorBytes;
+  get_bits(four + quarter / 2 * kVectorBytes, 4 * parity, 4, 2, x);
+  get_bits(four + 2 * kVectorBytes, 2 * quarter, 2, 0, x);
 }
 
 void flip(Vector& x, uint8_t bit) {

@@ -1,18 +1,21 @@
 // The CPU's order of the codes of a page: whole numbers of 4, 6 or 8 bits, 64 rows of `dim` channels.
 //
-// Codes stand in vectors of 16 x 4 bytes, as dot products of bytes want them; there are `dim` vectors:
+// Codes stand in vectors of 16 x 4 bytes, as dot products of bytes want them; there are `dim` vectors, in the
+// order in which a page's attention reads them:
 //
-//   keys     vector (block, i), index block · dim/4 + i:   16 rows of a block x channels 4i..4i+3
-//   values   vector (quad, o),  index quad · dim/16 + o:   channels 16o..16o+15 x 4 rows of a quad
+//   keys     [dim/16 strips][4 blocks][4 i]   16 rows of a block x channels 4i..4i+3 of a strip
+//   values   [spans][16 quads][strips]        the 16 channels of a strip x 4 rows of a quad; a span is 4
+//                                             strips, or what is left of them at the end
 //
 //   8 bits   [dim vectors][64 B]
 //   4 bits   [dim/2][64 B]: vector 2j in the low nibbles, 2j+1 in the high ones
-//   6 bits   the high 4 bits of a code as above, then its low 2 bits: [dim/4][64 B], vectors 4j..4j+3 from
-//            the lowest bits up
+//   6 bits   [dim/4][192 B]: the high 4 bits of vectors 4j..4j+3 as above, then the low 2 bits of the four,
+//            64 B, the first in the lowest bits
 //
 // Keys are offset binary (0 is the smallest code), values two's complement (their top bit is flipped): what
-// the two operands of an instruction that multiplies bytes with and without sign can be. Behind the codes,
-// scales stand as in the exchange form. Rows keep their natural order everywhere.
+// the two operands of an instruction that multiplies bytes with and without sign can be. Scales stand as in
+// the exchange form, but in front of the codes: a page is read from end to end, which is what the memory's
+// prefetcher is good at. Rows keep their natural order everywhere.
 //
 // Pure functions, any thread.
 #pragma once
@@ -25,6 +28,7 @@
 namespace butter::cpu {
 
 constexpr int kStripChannels = 16;
+constexpr int kSpanStrips = 4;
 
 // Widths that this order can take. Records of others keep the exchange form.
 constexpr bool codes_fit(int dim) {

@@ -71,7 +71,7 @@ struct Page {
     exact.resize(rows.size());
     format.reference().expand(shape, reference_record(), exact.data());
   }
-  Record reference_record() const { return {exchange.data(), kPageRows, nullptr, 0, &tail}; }
+  Record reference_record() const { return {exchange.data(), kPageRows, &tail}; }
   std::vector<std::byte> imported(Isa isa) const {
     std::vector<std::byte> record(exchange.size());
     format.cpu(isa).import_record(shape, exchange.data(), record.data());
@@ -131,8 +131,7 @@ TEST(CpuCodes, RowsExpandToTheReferencesValues) {
     for (Isa isa : available_isas()) {
       const std::vector<std::byte> record = page.imported(isa);
       std::vector<float> rows(page.exact.size(), NAN);
-      page.format.cpu(isa).expand(page.shape, {record.data(), kPageRows, nullptr, 0, &page.tail},
-                                  rows.data());
+      page.format.cpu(isa).expand(page.shape, {record.data(), kPageRows, &page.tail}, rows.data());
       EXPECT_EQ(rows, page.exact) << describe(page.shape, isa);
     }
   });
@@ -205,8 +204,7 @@ TEST(CpuCodes, IntegersAreWithinHalfAStep) {
     std::vector<float> turned = rows, expanded(rows.size());
     for (float& value : turned) value = std::clamp(value, -0x1p56f, 0x1p56f);
     reference::aura_codec().turn(shape, kPageRows, turned.data());
-    format.cpu(isa).expand(shape, {encoded.record.data(), kPageRows, nullptr, 0, &encoded.tail},
-                           expanded.data());
+    format.cpu(isa).expand(shape, {encoded.record.data(), kPageRows, &encoded.tail}, expanded.data());
     const float smallest = std::ldexp(1.0f, encoded.tail.exponent[static_cast<int>(shape.side)] - 18);
     for (int row = 0; row < kPageRows; ++row) {
       float largest = 0, worst = 0;
@@ -251,10 +249,8 @@ TEST(CpuCodes, ScoresEqualTheReferences) {
         ASSERT_LE(codec.prepared_bytes(page.shape, heads), prepared_bytes_limit(dim, heads));
         codec.prepare(page.shape, queries.data(), heads, prepared.data());
         std::fill(scores.begin(), scores.end(), NAN);
-        codec.score(
-            page.shape, prepared.data(), heads,
-            {record.data(), kPageRows, record.data(), static_cast<int64_t>(record.size()), &page.tail},
-            scores.data());
+        codec.score(page.shape, prepared.data(), heads, {record.data(), kPageRows, &page.tail},
+                    scores.data());
         float worst = 0;
         for (size_t i = 0; i < scores.size(); ++i) {
           const float difference = std::fabs(scores[i] - expected[i]);
@@ -286,10 +282,8 @@ TEST(CpuCodes, SumsOfValuesEqualTheReferences) {
       for (Isa isa : available_isas()) {
         const std::vector<std::byte> record = page.imported(isa);
         std::vector<float> sums = before;
-        page.format.cpu(isa).accumulate(
-            page.shape, weights.data(), heads,
-            {record.data(), kPageRows, record.data(), static_cast<int64_t>(record.size()), &page.tail},
-            sums.data());
+        page.format.cpu(isa).accumulate(page.shape, weights.data(), heads,
+                                        {record.data(), kPageRows, &page.tail}, sums.data());
         float worst = 0;
         for (size_t i = 0; i < sums.size(); ++i) {
           const float difference = std::fabs(sums[i] - expected[i]);
@@ -314,13 +308,13 @@ TEST(CpuCodes, HiddenRowsMayHoldNotANumber) {
     for (Isa isa : available_isas()) {
       std::vector<std::byte> record = page.imported(isa);
       std::vector<float> expected(static_cast<size_t>(heads * dim)), sums(expected.size());
-      const Record read{record.data(), kPageRows, nullptr, 0, &page.tail};
+      const Record read{record.data(), kPageRows, &page.tail};
       const RowCodec& codec = page.format.cpu(isa);
       codec.accumulate(page.shape, weights.data(), heads, read, expected.data());
       const uint16_t poison[] = {0x7e00, 0x7c00};  // NaN, infinity
       for (int plane = 0; plane < planes; ++plane) {
         for (int row = 0; row < kPageRows; ++row) {
-          const int64_t at = cpu::code_bytes(dim, page.shape.bits) + 2 * (plane * kPageRows + row);
+          const int64_t at = int64_t{2} * (plane * kPageRows + row);
           if (hidden(row)) std::memcpy(record.data() + at, &poison[row % 2], 2);
         }
       }
@@ -338,8 +332,8 @@ TEST(CpuCodes, WeightsOfZeroAddNothing) {
     for (Isa isa : available_isas()) {
       const std::vector<std::byte> record = page.imported(isa);
       std::vector<float> sums = before;
-      page.format.cpu(isa).accumulate(page.shape, weights.data(), 2,
-                                      {record.data(), kPageRows, nullptr, 0, &page.tail}, sums.data());
+      page.format.cpu(isa).accumulate(page.shape, weights.data(), 2, {record.data(), kPageRows, &page.tail},
+                                      sums.data());
       EXPECT_EQ(sums, before) << describe(page.shape, isa);
     }
   });
@@ -354,8 +348,8 @@ TEST(CpuCodes, QueriesOfZeroScoreNothing) {
       const std::vector<std::byte> record = page.imported(isa);
       std::vector<float> scores(kPageRows, NAN);
       page.format.cpu(isa).prepare(page.shape, queries.data(), 1, prepared.data());
-      page.format.cpu(isa).score(page.shape, prepared.data(), 1,
-                                 {record.data(), kPageRows, nullptr, 0, &page.tail}, scores.data());
+      page.format.cpu(isa).score(page.shape, prepared.data(), 1, {record.data(), kPageRows, &page.tail},
+                                 scores.data());
       EXPECT_EQ(scores, std::vector<float>(kPageRows)) << describe(page.shape, isa);
     }
   });
@@ -378,8 +372,8 @@ TEST(CpuCodes, OddWidthsKeepTheExchangeForm) {
         EXPECT_EQ(EncodedPage(format, page.shape, isa, rows).record, page.exchange)
             << describe(page.shape, isa);
         format.cpu(isa).prepare(page.shape, queries.data(), 3, prepared.data());
-        format.cpu(isa).score(page.shape, prepared.data(), 3,
-                              {record.data(), kPageRows, nullptr, 0, &page.tail}, scores.data());
+        format.cpu(isa).score(page.shape, prepared.data(), 3, {record.data(), kPageRows, &page.tail},
+                              scores.data());
         EXPECT_EQ(scores, expected) << describe(page.shape, isa);
       }
     }

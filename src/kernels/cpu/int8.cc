@@ -33,8 +33,8 @@ void import_record(const RowShape& shape, const std::byte* exchange, std::byte* 
     std::memcpy(record, exchange, static_cast<size_t>(codes + kPageRows));
     return;
   }
-  import_codes(order_of(shape), exchange, record);
-  std::memcpy(record + codes, exchange + codes, kPageRows);
+  std::memcpy(record, exchange + codes, kPageRows);
+  import_codes(order_of(shape), exchange, record + kPageRows);
 }
 
 void export_record(const RowShape& shape, const std::byte* record, std::byte* exchange) {
@@ -43,8 +43,8 @@ void export_record(const RowShape& shape, const std::byte* record, std::byte* ex
     std::memcpy(exchange, record, static_cast<size_t>(codes + kPageRows));
     return;
   }
-  export_codes(order_of(shape), record, exchange);
-  std::memcpy(exchange + codes, record + codes, kPageRows);
+  export_codes(order_of(shape), record + kPageRows, exchange);
+  std::memcpy(exchange + codes, record, kPageRows);
 }
 
 // The scales of rows whose largest values are given, rounded up so that no code leaves the range: bytes, and
@@ -80,10 +80,9 @@ struct Verbs {
       rotate_rows(kIsa, shape, kPageRows, rows, turned);
     }
     kernels<kIsa>().find_largest(shape.dim, turned, scales);
-    auto* bytes = reinterpret_cast<uint8_t*>(record + code_bytes(shape.dim, 8));
-    scale_rows(scales, bytes, &tail->exponent[static_cast<int>(shape.side)]);
+    scale_rows(scales, reinterpret_cast<uint8_t*>(record), &tail->exponent[static_cast<int>(shape.side)]);
     kernels<kIsa>().encode_integers(shape.dim, turned, scales, codes);
-    pack_codes(order_of(shape), codes, record);
+    pack_codes(order_of(shape), codes, record + kPageRows);
   }
   static void expand(const RowShape& shape, const Record& record, float* rows) {
     if (!fits(shape)) return plain().expand(shape, record, rows);

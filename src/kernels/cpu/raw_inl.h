@@ -12,6 +12,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/ahead.h"
 #include "kernels/cpu/dispatch_inl.h"
 #include "kernels/reference/formats.h"
 #include "kernels/row_format.h"
@@ -29,20 +30,19 @@ inline Vec::F load_values(const std::byte* from) {
   if constexpr (kType == DType::kF32) return Vec::load(reinterpret_cast<const float*>(from));
 }
 
+// The same, with the line ahead: of vector `at` of values of which the first stands on a line's edge.
+template <DType kType>
+inline __attribute__((always_inline)) Vec::F load_ahead(const std::byte* from, int at) {
+  if (at * kValueBytes<kType> % kLineBytes == 0) fetch_ahead(from);
+  return load_values<kType>(from);
+}
+
 // The last `count` values of a row whose width is no whole number of vectors, then zeros.
 template <DType kType>
 inline Vec::F load_some(const std::byte* from, int count) {
   alignas(64) std::byte bytes[Vec::kLanes * sizeof(float)] = {};
   std::memcpy(bytes, from, static_cast<size_t>(count * kValueBytes<kType>));
   return load_values<kType>(bytes);
-}
-
-// The share of the record ahead that goes with rows [begin, end).
-inline void prefetch_ahead(const std::byte* ahead, int64_t ahead_bytes, int begin, int end) {
-  if (ahead == nullptr) return;
-  const std::byte* const last = ahead + end * ahead_bytes / kPageRows;
-  for (const std::byte* line = ahead + begin * ahead_bytes / kPageRows; line < last; line += 64)
-    Vec::prefetch(line);
 }
 
 template <DType kType, int kHeads>
@@ -52,7 +52,6 @@ inline __attribute__((always_inline)) void score_heads(int dim, const float* que
   const int64_t row_bytes = int64_t{dim} * kValueBytes<kType>;
   const int whole = dim / Vec::kLanes * Vec::kLanes;
   for (int row = 0; row < record.rows; row += kRows) {
-    prefetch_ahead(record.ahead, record.ahead_bytes, row, row + kRows);
     const std::byte* rows[kRows];
     for (int r = 0; r < kRows; ++r) {
       rows[r] = record.data + (row + r < record.rows ? row + r : record.rows - 1) * row_bytes;
@@ -61,13 +60,20 @@ inline __attribute__((always_inline)) void score_heads(int dim, const float* que
     for (auto& row_sums : sums) {
       for (Vec::F& sum : row_sums) sum = Vec::zero();
     }
-    for (int i = 0; i < whole; i += Vec::kLanes) {
+    const auto add = [&](int first, int count, int i) __attribute__((always_inline)) {
       Vec::F key[kRows];
-      for (int r = 0; r < kRows; ++r) key[r] = load_values<kType>(rows[r] + i * kValueBytes<kType>);
+      for (int r = 0; r < count; ++r) key[r] = load_ahead<kType>(rows[first + r] + i * kValueBytes<kType>, i);
       for (int h = 0; h < kHeads; ++h) {
         const Vec::F query = Vec::load(queries + h * dim + i);
-        for (int r = 0; r < kRows; ++r) sums[r][h] = Vec::fma(query, key[r], sums[r][h]);
+        for (int r = 0; r < count; ++r) sums[first + r][h] = Vec::fma(query, key[r], sums[first + r][h]);
       }
+    };
+    if (whole <= 4 * Vec::kLanes) {  // row by row, in the order of memory
+      for (int r = 0; r < kRows; ++r) {
+        for (int i = 0; i < whole; i += Vec::kLanes) add(r, 1, i);
+      }
+    } else {  // all rows at once: a row's own sums would wait for one another
+      for (int i = 0; i < whole; i += Vec::kLanes) add(0, kRows, i);
     }
     if (whole < dim) {
       for (int h = 0; h < kHeads; ++h) {
@@ -101,7 +107,7 @@ inline uint64_t weighted_rows(const float* weights) {
 // acc [kHeads][dim], kColumns vectors of it from `acc` on; `first` points at the same column of row 0.
 template <DType kType, int kHeads, int kColumns>
 inline void accumulate_columns(int dim, const float* weights, uint64_t visible, const std::byte* first,
-                               const std::byte* ahead, int64_t ahead_bytes, float* acc) {
+                               float* acc) {
   const int64_t row_bytes = int64_t{dim} * kValueBytes<kType>;
   Vec::F sums[kHeads][kColumns];
   for (int h = 0; h < kHeads; ++h) {
@@ -111,7 +117,7 @@ inline void accumulate_columns(int dim, const float* weights, uint64_t visible, 
     const std::byte* value = first + row * row_bytes;
     Vec::F values[kColumns];
     for (int c = 0; c < kColumns; ++c) {
-      values[c] = load_values<kType>(value + c * Vec::kLanes * kValueBytes<kType>);
+      values[c] = load_ahead<kType>(value + c * Vec::kLanes * kValueBytes<kType>, c * Vec::kLanes);
     }
     for (int h = 0; h < kHeads; ++h) {
       const Vec::F weight = Vec::set(weights[h * kPageRows + row]);
@@ -120,7 +126,6 @@ inline void accumulate_columns(int dim, const float* weights, uint64_t visible, 
   };
   if (visible == ~uint64_t{0}) {
     for (int row = 0; row < kPageRows; ++row) {
-      if (row % 4 == 0) prefetch_ahead(ahead, ahead_bytes, row, row + 4);
       add_row(row);
     }
   } else {
@@ -135,13 +140,10 @@ template <DType kType, int kHeads>
 void accumulate_heads(int dim, const float* weights, const Record& record, float* acc) {
   const uint64_t visible = weighted_rows<kHeads>(weights);
   int column = 0;
-  const std::byte* ahead = record.ahead;  // for the first piece alone
   const auto step = [&]<int kColumns>() __attribute__((always_inline)) {
     for (; column + kColumns * Vec::kLanes <= dim; column += kColumns * Vec::kLanes) {
       accumulate_columns<kType, kHeads, kColumns>(dim, weights, visible,
-                                                  record.data + column * kValueBytes<kType>, ahead,
-                                                  record.ahead_bytes, acc + column);
-      ahead = nullptr;
+                                                  record.data + column * kValueBytes<kType>, acc + column);
     }
   };
   step.template operator()<Vec::kColumns>();
@@ -160,7 +162,7 @@ void accumulate_heads(int dim, const float* weights, const Record& record, float
 }
 
 template <DType kType>
-void score_as(const RowShape& shape, const float* queries, int heads, Record record, float* scores) {
+void score_as(const RowShape& shape, const float* queries, int heads, const Record& record, float* scores) {
   for_head_groups<Vec::kHeads>(heads, [&]<int kHeads>(int first) {
     const float* group = queries + first * shape.dim;
     float* out = scores + first * kPageRows;
@@ -175,17 +177,15 @@ void score_as(const RowShape& shape, const float* queries, int heads, Record rec
       default:
         score_heads<kType, kHeads>(shape.dim, group, record, out);
     }
-    record.ahead = nullptr;  // the first group has fetched it
   });
 }
 
 template <DType kType>
-void accumulate_as(const RowShape& shape, const float* weights, int heads, Record record, float* acc) {
+void accumulate_as(const RowShape& shape, const float* weights, int heads, const Record& record, float* acc) {
   for_head_groups<Vec::kHeads>(heads, [&]<int kHeads>(int first) {
     const float* group = weights + first * kPageRows;
     float* out = acc + first * shape.dim;
     accumulate_heads<kType, kHeads>(shape.dim, group, record, out);
-    record.ahead = nullptr;
   });
 }
 

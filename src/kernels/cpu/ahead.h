@@ -1,0 +1,45 @@
+// Fetching the lines of memory that will be read a little later, while others are at work.
+//
+// Records of a layer stand one after the other, page after page (docs/kv-cache-internals.md), and a verb
+// reads its record from end to end; so what will be read is known without asking: the bytes behind those
+// being read. A verb fetches a line for each line that it reads, kAheadBytes further on, whoever reads it
+// then. Where pages do not follow one another, the loop over them fetches the beginning of the next
+// (attend_decode.cc).
+//
+// Two threads, DDR5, raw rows of 64 channels for 3 heads, GB/s of a plain loop's 27: nothing fetched 21.6; 2
+// KB ahead 25, 4 KB 23, 16 KB 19.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace butter::cpu {
+// For files of every instruction set: each has a copy of its own.
+namespace {
+
+constexpr int64_t kLineBytes = 64;
+constexpr int64_t kAheadBytes = 3072;
+
+// (Not __builtin_prefetch: it has no effect that a compiler must keep, and g++ drops a loop of nothing else.)
+inline __attribute__((always_inline)) void fetch_line(const std::byte* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetcht0 %0" : : "m"(*line));
+#elif defined(__aarch64__)
+  asm volatile("prfm pldl1keep, %0" : : "Q"(*line));
+#else
+  __builtin_prefetch(line);
+#endif
+}
+
+// For a line that is being read.
+inline __attribute__((always_inline)) void fetch_ahead(const std::byte* reading) {
+  fetch_line(reading + kAheadBytes);
+}
+
+// For the lines that begin within [reading, reading + bytes), of which the first is on a line's edge.
+inline __attribute__((always_inline)) void fetch_ahead(const std::byte* reading, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += kLineBytes) fetch_ahead(reading + at);
+}
+
+}  // namespace
+}  // namespace butter::cpu
