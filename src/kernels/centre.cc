@@ -148,7 +148,7 @@ void prepare_centre(const std::byte* centre, int dim, const RotaryTable& rotary,
   float* q = out + pairs;
   float* rest = out + 2 * pairs;
   float* exact_p = rest + 1;
-  float* exact_q = exact_p + exact;
+  float* exact_q = exact_p + kQuarters * exact;
   const auto products = [&](float x, float y, int j, float* along, float* across) {
     *along = query[j] * x + query[j + pairs] * y;
     *across = query[j + pairs] * x - query[j] * y;
@@ -160,7 +160,14 @@ void prepare_centre(const std::byte* centre, int dim, const RotaryTable& rotary,
   }
   for (int e = 0; e < exact; ++e) {
     const int j = base.exact[e];
-    products(b[j], b[j + pairs], j, exact_p + e, exact_q + e);
+    float along, across;
+    products(b[j], b[j + pairs], j, &along, &across);
+    const PairRotation rows = rotary.rows(j);
+    for (int k = 0; k < kQuarters; ++k) {
+      const float cos = rows.cos[k * kQuarterRows], sin = rows.sin[k * kQuarterRows];
+      exact_p[k * exact + e] = cos * along + sin * across;
+      exact_q[k * exact + e] = cos * across - sin * along;
+    }
     p[j] = q[j] = 0;
   }
   *rest = 0;

@@ -49,12 +49,16 @@ void centre_rows(const std::byte* centre, int dim, const RotaryTable& rotary, in
 uint64_t subtract_centre(const std::byte* centre, int dim, const RotaryTable& rotary, int64_t page,
                          float* keys, float* scratch);
 
-// A query's side of q·c_t, worked out once for all pages:
+// A page's rows in quarters, whose first row is 0, 16, 32 or 48.
+constexpr int kQuarters = 4;
+constexpr int kQuarterRows = kPageRows / kQuarters;
+
+// A query's side of q·c_t, worked out once for all pages. Of row 16k + i of the page that begins at t0:
 //   q·c_t = Σ_pairs cos(θ t0) p + sin(θ t0) q  (middle: exact pairs 0)  + rest
-//         + Σ_exact cos(θ i) (cos(θ t0) P + sin(θ t0) Q) + sin(θ i) (cos(θ t0) Q - sin(θ t0) P)
-// as floats: p[pairs] q[pairs] | rest | P[exact] Q[exact].
+//         + Σ_exact cos(θ i) (cos(θ t0) P_k + sin(θ t0) Q_k) + sin(θ i) (cos(θ t0) Q_k - sin(θ t0) P_k)
+// as floats: p[pairs] q[pairs] | rest | P[4][exact] Q[4][exact].
 constexpr int64_t centre_query_floats(int dim) {
-  return dim + dim / 4 + 16;
+  return 2 * int64_t{dim} + 32;
 }
 void prepare_centre(const std::byte* centre, int dim, const RotaryTable& rotary, const float* query,
                     float* out);

@@ -246,6 +246,11 @@ TEST(Centre, ScoresGetTheExactProductOfTheRowsThatHaveIt) {
         prepare_centre(c.bytes.data(), shape.dim, c.table, queries.data() + h * shape.dim,
                        prepared.data() + h * stride);
       std::vector<const float*> rows;
+      std::vector<uint16_t> pairs;
+      for (int k = 0; k < kQuarters; ++k) {
+        const uint16_t* exact = exact_pairs_of(c.bytes.data(), shape.dim);
+        pairs.insert(pairs.end(), exact, exact + exact_pairs(c.table));
+      }
       for (int e = 0; e < exact_pairs(c.table); ++e)
         rows.push_back(c.table.rows(exact_pairs_of(c.bytes.data(), shape.dim)[e]).cos);
       for (int64_t page : {int64_t{3}, int64_t{2047}}) {
@@ -253,10 +258,8 @@ TEST(Centre, ScoresGetTheExactProductOfTheRowsThatHaveIt) {
         const PairRotation turn = c.table.page(page, scratch.data());
         const uint64_t centred = 0xfffe7ffd00f13579;
         const cpu::CentreScores scores_of{
-            heads,           shape.pairs, exact_pairs(c.table),
-            prepared.data(), stride,      turn.cos,
-            turn.sin,        rows.data(), exact_pairs_of(c.bytes.data(), shape.dim),
-            centred};
+            heads,    shape.pairs, exact_pairs(c.table), prepared.data(), stride,
+            turn.cos, turn.sin,    rows.data(),          pairs.data(),    centred};
         for (Isa isa : available_isas()) {
           std::vector<float> scores(static_cast<size_t>(heads * kPageRows), 0.25f);
           cpu::attend_kernels(isa, Products::kExact).add_centre(scores_of, scores.data());

@@ -18,7 +18,7 @@ namespace butter::cpu {
 namespace {
 
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kAheadBytes = 3072;
+constexpr int64_t kAheadBytes = 2048;
 
 // (Not __builtin_prefetch: it has no effect that a compiler must keep, and g++ drops a loop of nothing else.)
 inline __attribute__((always_inline)) void fetch_line(const std::byte* line) {

@@ -4,6 +4,7 @@
 // owns a stretch of the list of units and walks it page by page with the heads inside, in the order of
 // memory. Every (unit, head) leaves a partial softmax state in the format's basis; after a barrier, each
 // (row, KV head) merges its states in order, turns the sum back once, and adds the state of the raw rows.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cpu/ahead.h"
@@ -195,6 +196,9 @@ class DecodeWorker {
   const float** centre_rows(int head) const {
     return decode_.centre_rows + int64_t{head} * max_exact_pairs(shape_.key_dim);
   }
+  uint16_t* centre_pairs(int head) const {
+    return decode_.centre_pairs + int64_t{head} * kQuarters * max_exact_pairs(shape_.key_dim);
+  }
   CentreScores centre_of(const CentreView& centre, const PairRotation& turn, int head,
                          uint64_t centred) const;
   void write_out(const RowPlan& plan, int head, const SoftmaxState& state);
@@ -232,8 +236,9 @@ const std::byte* DecodeWorker::prepared(const Unit& unit, int head, const RowCod
 void DecodeWorker::prepare_centres(const Unit& unit, int head) {
   const CentreView& centre = unit.sequence->view.centre;
   const uint16_t* pairs = exact_pairs_of(centre.head(head), shape_.key_dim);
-  for (int e = 0; e < exact_pairs(*centre.rotary); ++e)
-    centre_rows(head)[e] = centre.rotary->rows(pairs[e]).cos;
+  const int exact = exact_pairs(*centre.rotary);
+  for (int e = 0; e < exact; ++e) centre_rows(head)[e] = centre.rotary->rows(pairs[e]).cos;
+  for (int k = 0; k < kQuarters; ++k) std::copy_n(pairs, exact, centre_pairs(head) + k * exact);
   for (int h = 0; h < group_; ++h) {
     prepare_centre(centre.head(head), shape_.key_dim, *centre.rotary,
                    decode_.queries + int64_t{h} * shape_.key_dim,
@@ -251,7 +256,7 @@ CentreScores DecodeWorker::centre_of(const CentreView& centre, const PairRotatio
           turn.cos,
           turn.sin,
           centre_rows(head),
-          exact_pairs_of(centre.head(head), shape_.key_dim),
+          centre_pairs(head),
           centred};
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "kernels/centre.h"
 #include "kernels/cpu/attend_kernels.h"
 #include "kernels/cpu/dispatch_inl.h"
 
@@ -99,7 +100,7 @@ void soften(float* scores, int heads, uint64_t visible, int dim, const SoftmaxSt
   });
 }
 
-constexpr int kMaxExact = 128;  // exact pairs of a centre
+constexpr int kMaxTurned = kQuarters * max_exact_pairs(kMaxCentreDim);  // of a centre
 
 // constants[h] = what the pairs that are not exact, and the channels that do not turn, add to every row of a
 // page.
@@ -131,41 +132,50 @@ inline void add_centre_heads(const CentreScores& centre, const float* queries, f
   static_assert(kHeads <= 4);
   alignas(16) float constants[4];
   find_constants<kHeads>(centre, queries, constants);
-  alignas(64) float along[kHeads][kMaxExact + Vec::kLanes], across[kHeads][kMaxExact + Vec::kLanes];
-  for (int e = 0; e < centre.exact; e += Vec::kLanes) {
-    const int count = centre.exact - e;
-    const Vec::F cos = Vec::gather(centre.page_cos, centre.exact_pairs + e, count);
-    const Vec::F sin = Vec::gather(centre.page_sin, centre.exact_pairs + e, count);
+  const int all = kQuarters * centre.exact;
+  // One head behind the other, without the holes that would make their lines meet in L1.
+  const int64_t stride = round_up_to(all, Vec::kLanes);
+  alignas(64) float along[kHeads * kMaxTurned], across[kHeads * kMaxTurned];
+  for (int e = 0; e < all; e += Vec::kLanes) {
+    const Vec::F cos = Vec::gather(centre.page_cos, centre.exact_pairs + e, all - e);
+    const Vec::F sin = Vec::gather(centre.page_sin, centre.exact_pairs + e, all - e);
     for (int h = 0; h < kHeads; ++h) {
       const float* exact_p = queries + h * centre.stride + 2 * centre.pairs + 1 + e;
-      const Vec::F p = Vec::load(exact_p), q = Vec::load(exact_p + centre.exact);
-      Vec::store(along[h] + e, Vec::fma(cos, p, Vec::mul(sin, q)));
-      Vec::store(across[h] + e, Vec::sub(Vec::mul(cos, q), Vec::mul(sin, p)));
+      const Vec::F p = Vec::load(exact_p), q = Vec::load(exact_p + all);
+      Vec::store(along + h * stride + e, Vec::fma(cos, p, Vec::mul(sin, q)));
+      Vec::store(across + h * stride + e, Vec::sub(Vec::mul(cos, q), Vec::mul(sin, p)));
     }
   }
-  constexpr int kVectors = 4;
-  for (int row = 0; row < kPageRows; row += kVectors * Vec::kLanes) {
-    Vec::F terms[kHeads][kVectors];
-    for (int h = 0; h < kHeads; ++h) {
-      for (Vec::F& term : terms[h]) term = Vec::set(constants[h]);
+  // The quarters share the cosines of their 16 rows; as many of them at once as there are registers for.
+  constexpr int kVectors = kQuarterRows / Vec::kLanes;
+  constexpr int kTogether = kVectors == 1 ? kQuarters : 1;
+  for (int quarter = 0; quarter < kQuarters; quarter += kTogether) {
+    Vec::F terms[kTogether][kHeads][kVectors];
+    for (auto& of_quarter : terms) {
+      for (int h = 0; h < kHeads; ++h) {
+        for (Vec::F& term : of_quarter[h]) term = Vec::set(constants[h]);
+      }
     }
     for (int e = 0; e < centre.exact; ++e) {
-      const float* cos = centre.rows[e] + row;
-      Vec::F a[kHeads], b[kHeads];
-      for (int h = 0; h < kHeads; ++h) {
-        a[h] = Vec::set(along[h][e]);
-        b[h] = Vec::set(across[h][e]);
-      }
       for (int v = 0; v < kVectors; ++v) {
-        const Vec::F c = Vec::load(cos + v * Vec::kLanes), s = Vec::load(cos + kPageRows + v * Vec::kLanes);
-        for (int h = 0; h < kHeads; ++h) terms[h][v] = Vec::fma(b[h], s, Vec::fma(a[h], c, terms[h][v]));
+        const Vec::F cos = Vec::load(centre.rows[e] + v * Vec::kLanes);
+        const Vec::F sin = Vec::load(centre.rows[e] + kPageRows + v * Vec::kLanes);
+        for (int k = 0; k < kTogether; ++k) {
+          for (int h = 0; h < kHeads; ++h) {
+            const int64_t at = h * stride + (quarter + k) * centre.exact + e;
+            terms[k][h][v] = Vec::fma(Vec::set(along[at]), cos, terms[k][h][v]);
+            terms[k][h][v] = Vec::fma(Vec::set(across[at]), sin, terms[k][h][v]);
+          }
+        }
       }
     }
-    for (int h = 0; h < kHeads; ++h) {
-      for (int v = 0; v < kVectors; ++v) {
-        const int at = row + v * Vec::kLanes;
-        float* score = scores + h * kPageRows + at;
-        Vec::store(score, Vec::add_where(centre.centred >> at, Vec::load(score), terms[h][v]));
+    for (int k = 0; k < kTogether; ++k) {
+      for (int h = 0; h < kHeads; ++h) {
+        for (int v = 0; v < kVectors; ++v) {
+          const int row = (quarter + k) * kQuarterRows + v * Vec::kLanes;
+          float* score = scores + h * kPageRows + row;
+          Vec::store(score, Vec::add_where(centre.centred >> row, Vec::load(score), terms[k][h][v]));
+        }
       }
     }
   }

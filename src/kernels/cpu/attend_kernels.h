@@ -50,7 +50,7 @@ struct CentreScores {
   const float* page_cos = nullptr;  // [pairs] turn of the page
   const float* page_sin = nullptr;
   const float* const* rows = nullptr;     // [exact] cos[64], sin[64] of each exact pair
-  const uint16_t* exact_pairs = nullptr;  // [exact]
+  const uint16_t* exact_pairs = nullptr;  // [4][exact]: the same four times
   uint64_t centred = 0;                   // rows that were coded without it
 };
 
