@@ -64,6 +64,8 @@ class EvalCommand : public Command {
     arguments.integer("--windows", windows_, {1, 1 << 20}, "windows of the text that are read (default: 6)");
     arguments.integer("--window-tokens", window_tokens_, {2, kMaxContextLimit},
                       "tokens of a window (default: 2048, or what the model advertises)");
+    arguments.integer("--step-tokens", options_.step_tokens, {0, 1 << 20},
+                      "tokens of a step; 1 reads as decode does (default: 0, as many as fit)");
     arguments.optional_integer("--needle", needles_, kDefaultNeedles, {1, 1 << 20},
                                "also ask for N facts hidden in a long prompt (default N: 200)");
     arguments.integer("--needle-context", needle_context_, {256, kMaxContextLimit},
@@ -205,6 +207,7 @@ class EvalCommand : public Command {
     std::string line = fmt::format(
         "butter eval -m {} --kv-cache {} --text {} --windows {} --window-tokens {}", common_.model_name(),
         fmt::join(options_.kv_caches, ","), source_, windows_, window_tokens_);
+    if (options_.step_tokens > 0) line += fmt::format(" --step-tokens {}", options_.step_tokens);
     if (common_.kv_window_size > 0) {
       line += fmt::format(" --kv-window-size {} --kv-window-keep {}", common_.kv_window_size,
                           common_.kv_window_keep);

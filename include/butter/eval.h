@@ -37,6 +37,9 @@ struct NamedText {
 struct EvalOptions {
   std::vector<std::string> kv_caches = {};  // schemes, in the order of the results
   SequenceOptions sequence = {};            // its windows hold for the raw cache too; its scheme is not read
+  // Tokens of a step: 0 for as many as eval_chunk_rows(), read as a prompt is; 1 reads them as decode does,
+  // by its kernels, which round queries and weights.
+  int64_t step_tokens = 0;
   EvalControl control = {};
 };
 

@@ -62,7 +62,7 @@ class QualityRun {
       : engine_(engine),
         windows_(windows),
         options_(options),
-        chunk_rows_(eval_chunk_rows(engine.info().vocabulary)),
+        chunk_rows_(step_rows(options.step_tokens, engine.info().vocabulary)),
         raw_(chunk_rows_, engine.info().vocabulary),
         scheme_(chunk_rows_, engine.info().vocabulary),
         klds_(static_cast<size_t>(chunk_rows_)),
@@ -91,6 +91,10 @@ class QualityRun {
   }
 
  private:
+  static int64_t step_rows(int64_t step_tokens, int64_t vocabulary) {
+    const int64_t most = eval_chunk_rows(vocabulary);
+    return step_tokens == 0 ? most : std::min(step_tokens, most);
+  }
   int64_t passes() const { return 1 + static_cast<int64_t>(options_.kv_caches.size()); }
   // The last token of a window has nothing to be held against.
   static int64_t predicted(const std::vector<int32_t>& window) {
@@ -210,6 +214,10 @@ Result<std::vector<std::vector<int32_t>>> cut_windows(const Tokenizer& tokenizer
 
 Result<QualityReport> measure_quality(Engine& engine, std::span<const std::vector<int32_t>> windows,
                                       const EvalOptions& options) {
+  if (options.step_tokens < 0) {
+    return fail(StatusCode::kInvalidArgument, "a step of {} tokens was asked for; 0 or more is expected",
+                options.step_tokens);
+  }
   return QualityRun(engine, windows, options).run();
 }
 

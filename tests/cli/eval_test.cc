@@ -238,6 +238,21 @@ TEST_F(EvalCommand, LengthsBeyondTheModelAreMeasuredWithANote) {
   EXPECT_EQ(windowed.err, "");
 }
 
+TEST_F(EvalCommand, StepsOfOneTokenMeasureTheKernelsOfDecode) {
+  const Words schemes = {"--kv-cache", "affine4"};
+  Words by_one = schemes;
+  by_one.insert(by_one.end(), {"--step-tokens", "1"});
+  const Json whole = json_of(schemes), steps = json_of(by_one);
+  ASSERT_EQ(steps["rows"].size(), 2u);
+  EXPECT_EQ(steps["rows"][0]["kld_mean"], 0.0);  // the raw cache beside itself
+  const double kld = whole["rows"][1]["kld_mean"], by_decode = steps["rows"][1]["kld_mean"];
+  EXPECT_EQ(steps["rows"][1]["positions"], whole["rows"][1]["positions"]);
+  EXPECT_GT(kld, 0);
+  EXPECT_NE(by_decode, kld);
+  EXPECT_NEAR(by_decode, kld, 0.5 * kld);
+  expect_refusal(run({"--step-tokens", "-1"}), "--step-tokens");
+}
+
 TEST_F(EvalCommand, SignalPrintsWhatIsDoneAndSaysSo) {
   const Words words =
       eval({"--kv-cache", "raw", "--windows", "700", "--device", "reference", "--verbose", "--card"});
