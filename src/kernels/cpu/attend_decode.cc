@@ -351,6 +351,7 @@ void DecodeWorker::attend_units(const RoundPlanner& round) {
   for (int64_t u = 0; u < round.unit_count() && !share.done(begin); begin += decode_.units[u++].cost()) {
     const Unit& unit = decode_.units[u];
     const HeadSpan heads = share.heads(begin, unit.cost());
+    if (heads.begin >= heads.end) continue;  // all of them are another worker's
     for (int head = heads.begin; head < heads.end; ++head) clear(part(unit.part, head), group_);
     if (unit.raw) {
       attend_raw(unit, heads);
