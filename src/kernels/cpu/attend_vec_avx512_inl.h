@@ -44,26 +44,26 @@ struct Vec {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }
 
+  // Lane i = the lanes of the i-th vector, joined by `op`. (Inlined always: it takes vectors.)
+  template <typename Op>
+  static inline __attribute__((always_inline)) __m128 join(F a, F b, F c, F d, const Op& op) {
+    const F ab = op(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const F cd = op(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512d ab2 = _mm512_castps_pd(ab), cd2 = _mm512_castps_pd(cd);
+    const F abcd =
+        op(_mm512_castpd_ps(_mm512_unpacklo_pd(ab2, cd2)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab2, cd2)));
+    const F halves = op(abcd, _mm512_shuffle_f32x4(abcd, abcd, 0x4E));
+    return _mm512_castps512_ps128(op(halves, _mm512_shuffle_f32x4(halves, halves, 0xB1)));
+  }
   // out[i] = sum of the lanes of the i-th.
   static void sums(F a, F b, F c, F d, float* out) {
-    const F ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-    const F cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-    const __m512d ab2 = _mm512_castps_pd(ab), cd2 = _mm512_castps_pd(cd);
-    const F abcd = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab2, cd2)),
-                                 _mm512_castpd_ps(_mm512_unpackhi_pd(ab2, cd2)));
-    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(abcd), _mm512_extractf32x8_ps(abcd, 1));
-    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+    _mm_storeu_ps(out, join(
+                           a, b, c, d, [](F x, F y) __attribute__((always_inline)) { return add(x, y); }));
   }
-
   // out[i] = the largest lane of the i-th.
   static void highest(F a, F b, F c, F d, float* out) {
-    const F ab = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-    const F cd = _mm512_max_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-    const __m512d ab2 = _mm512_castps_pd(ab), cd2 = _mm512_castps_pd(cd);
-    const F abcd = _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab2, cd2)),
-                                 _mm512_castpd_ps(_mm512_unpackhi_pd(ab2, cd2)));
-    const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(abcd), _mm512_extractf32x8_ps(abcd, 1));
-    _mm_storeu_ps(out, _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+    _mm_storeu_ps(out, join(
+                           a, b, c, d, [](F x, F y) __attribute__((always_inline)) { return max(x, y); }));
   }
 
   // from[index[i]] for the first `count` lanes, 0 in the others.

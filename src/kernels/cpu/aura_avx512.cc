@@ -23,6 +23,7 @@
 #include <cstring>
 
 #include "kernels/cpu/ahead.h"
+#include "kernels/cpu/attend_vec_avx512_inl.h"
 #include "kernels/cpu/aura_kernels.h"
 #include "kernels/cpu/aura_layout.h"
 #include "kernels/cpu/dispatch_inl.h"
@@ -263,17 +264,6 @@ inline __m512i pair_levels(const std::byte* step, const std::byte* last, __m512i
   return _mm512_permutexvar_epi8(windows, table);
 }
 
-// Largest lane of each of four vectors.
-inline __m128 largest(__m512 a, __m512 b, __m512 c, __m512 d) {
-  const __m512 ab = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-  const __m512 cd = _mm512_max_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-  const __m512d ab2 = _mm512_castps_pd(ab), cd2 = _mm512_castps_pd(cd);
-  const __m512 all = _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab2, cd2)),
-                                   _mm512_castpd_ps(_mm512_unpackhi_pd(ab2, cd2)));
-  const __m256 half = _mm256_max_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
-  return _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-}
-
 // The weights of a page as bytes: dword t of a head holds those of quad t.
 template <int kHeads>
 struct ByteWeights {
@@ -296,8 +286,9 @@ inline void quantise_weights(const float* weights, const uint8_t* scales, ByteWe
                                  _mm512_max_ps(product[h][2], product[h][3]));
     }
     for (int h = kHeads - first; h < 4; ++h) highest[h] = highest[0];
-    const __m128 most =
-        _mm_max_ps(largest(highest[0], highest[1], highest[2], highest[3]), _mm_set1_ps(kTiny));
+    alignas(16) float largest[4];
+    Vec::highest(highest[0], highest[1], highest[2], highest[3], largest);
+    const __m128 most = _mm_max_ps(_mm_load_ps(largest), _mm_set1_ps(kTiny));
     _mm_store_ps(bytes.factor + first, _mm_mul_ps(most, _mm_set1_ps(1.0F / 255)));
     alignas(16) float inverse[4];
     _mm_store_ps(inverse, _mm_div_ps(_mm_set1_ps(255), most));
