@@ -31,14 +31,14 @@ inline __attribute__((always_inline)) void fetch_line(const std::byte* line) {
 #endif
 }
 
-// For a line that is being read.
-inline __attribute__((always_inline)) void fetch_ahead(const std::byte* reading) {
-  fetch_line(reading + kAheadBytes);
+// The lines that begin within [begin, begin + bytes), of which the first is on a line's edge.
+inline __attribute__((always_inline)) void fetch_lines(const std::byte* begin, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += kLineBytes) fetch_line(begin + at);
 }
 
-// For the lines that begin within [reading, reading + bytes), of which the first is on a line's edge.
-inline __attribute__((always_inline)) void fetch_ahead(const std::byte* reading, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += kLineBytes) fetch_ahead(reading + at);
+// For bytes that are being read, a line where none are named.
+inline __attribute__((always_inline)) void fetch_ahead(const std::byte* reading, int64_t bytes = kLineBytes) {
+  fetch_lines(reading + kAheadBytes, bytes);
 }
 
 }  // namespace

@@ -270,10 +270,6 @@ void DecodeWorker::attend_rows(const KvView& view, const RowCodec& key_codec, co
                          state.acc);
 }
 
-void fetch_bytes(const void* from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += kLineBytes) fetch_line(static_cast<const std::byte*>(from) + at);
-}
-
 // Fetches what the verbs, which fetch what stands behind the record at work, will miss of page `page`, the
 // one after the page whose block is given: the tails, the page's turn, and its beginning where it is
 // somewhere else.
@@ -284,9 +280,10 @@ void fetch_page(const KvView& view, int64_t page, HeadSpan heads, const std::byt
   if (view.scheme.seals()) fetch_line(block + first.tail);
   if (view.centre) {
     const RotaryTable& rotary = *view.centre.rotary;
-    if (const float* turn = rotary.stored(page)) fetch_bytes(turn, 8 * int64_t{rotary.pairs()});
+    if (const float* turn = rotary.stored(page))
+      fetch_lines(reinterpret_cast<const std::byte*>(turn), 8 * int64_t{rotary.pairs()});
   }
-  if (block != block_before + view.sealed_layout->bytes) fetch_bytes(block + first.key, kAheadBytes);
+  if (block != block_before + view.sealed_layout->bytes) fetch_lines(block + first.key, kAheadBytes);
 }
 
 void DecodeWorker::attend_sealed(const Unit& unit, HeadSpan heads) {
