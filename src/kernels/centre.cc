@@ -148,7 +148,7 @@ void prepare_centre(const std::byte* centre, int dim, const RotaryTable& rotary,
   float* q = out + pairs;
   float* rest = out + 2 * pairs;
   float* exact_p = rest + 1;
-  float* exact_q = exact_p + kQuarters * exact;
+  float* exact_q = exact_p + kHalves * exact;
   const auto products = [&](float x, float y, int j, float* along, float* across) {
     *along = query[j] * x + query[j + pairs] * y;
     *across = query[j + pairs] * x - query[j] * y;
@@ -162,9 +162,10 @@ void prepare_centre(const std::byte* centre, int dim, const RotaryTable& rotary,
     const int j = base.exact[e];
     float along, across;
     products(b[j], b[j + pairs], j, &along, &across);
-    const PairRotation rows = rotary.rows(j);
-    for (int k = 0; k < kQuarters; ++k) {
-      const float cos = rows.cos[k * kQuarterRows], sin = rows.sin[k * kQuarterRows];
+    const PairRotation rows = rotary.half_rows(j);
+    for (int k = 0; k < kHalves; ++k) {
+      const int middle_row = k * kHalfRows + kHalfRows / 2 - 1;
+      const float cos = rows.cos[middle_row], sin = rows.sin[middle_row];
       exact_p[k * exact + e] = cos * along + sin * across;
       exact_q[k * exact + e] = cos * across - sin * along;
     }

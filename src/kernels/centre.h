@@ -49,14 +49,16 @@ void centre_rows(const std::byte* centre, int dim, const RotaryTable& rotary, in
 uint64_t subtract_centre(const std::byte* centre, int dim, const RotaryTable& rotary, int64_t page,
                          float* keys, float* scratch);
 
-// A page's rows in quarters, whose first row is 0, 16, 32 or 48.
-constexpr int kQuarters = 4;
-constexpr int kQuarterRows = kPageRows / kQuarters;
+// A page's rows in halves of 32. Seen from a half's middle (15.5, 47.5) its rows stand in pairs, i + 1/2
+// before it and as much behind it, whose cosines are the same and whose sines differ in sign.
+constexpr int kHalves = 2;
+constexpr int kHalfRows = kPageRows / kHalves;
 
-// A query's side of q·c_t, worked out once for all pages. Of row 16k + i of the page that begins at t0:
-//   q·c_t = Σ_pairs cos(θ t0) p + sin(θ t0) q  (middle: exact pairs 0)  + rest
-//         + Σ_exact cos(θ i) (cos(θ t0) P_k + sin(θ t0) Q_k) + sin(θ i) (cos(θ t0) Q_k - sin(θ t0) P_k)
-// as floats: p[pairs] q[pairs] | rest | P[4][exact] Q[4][exact].
+// A query's side of q·c_t, worked out once for all pages. Of row m_k ± i, m_k the middle of half k, i = 1/2,
+// 3/2, ..., of the page that begins at t0:
+//   q·c_t = Σ_pairs cos(θ t0) p + sin(θ t0) q  (middle of the page: exact pairs 0)  + rest
+//         + Σ_exact cos(θ i) (cos(θ t0) P_k + sin(θ t0) Q_k) ± sin(θ i) (cos(θ t0) Q_k - sin(θ t0) P_k)
+// as floats: p[pairs] q[pairs] | rest | P[2][exact] Q[2][exact].
 constexpr int64_t centre_query_floats(int dim) {
   return 2 * int64_t{dim} + 32;
 }

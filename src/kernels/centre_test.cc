@@ -247,12 +247,12 @@ TEST(Centre, ScoresGetTheExactProductOfTheRowsThatHaveIt) {
                        prepared.data() + h * stride);
       std::vector<const float*> rows;
       std::vector<uint16_t> pairs;
-      for (int k = 0; k < kQuarters; ++k) {
+      for (int k = 0; k < kHalves; ++k) {
         const uint16_t* exact = exact_pairs_of(c.bytes.data(), shape.dim);
         pairs.insert(pairs.end(), exact, exact + exact_pairs(c.table));
       }
       for (int e = 0; e < exact_pairs(c.table); ++e)
-        rows.push_back(c.table.rows(exact_pairs_of(c.bytes.data(), shape.dim)[e]).cos);
+        rows.push_back(c.table.half_rows(exact_pairs_of(c.bytes.data(), shape.dim)[e]).cos);
       for (int64_t page : {int64_t{3}, int64_t{2047}}) {
         std::vector<float> scratch(static_cast<size_t>(2 * shape.pairs + 1));
         const PairRotation turn = c.table.page(page, scratch.data());

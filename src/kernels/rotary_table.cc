@@ -17,15 +17,22 @@ RotaryTable::RotaryTable(const RopeTable& rope, int64_t pages)
   pages_.resize(2 * width * static_cast<size_t>(pages));
   for (int64_t page = 0; page < pages; ++page)
     turn(static_cast<double>(page * kPageRows), pages_.data() + page * 2 * pairs_);
-  rows_.resize(2 * width * kPageRows);
-  std::vector<float> angles(2 * width);
-  for (int row = 0; row < kPageRows; ++row) {
-    turn(row, angles.data());
+  rows_ = turns_of_rows(0);
+  half_rows_ = turns_of_rows(0.5);
+}
+
+// [pairs][cos, sin][64], the first by `first` positions, the next by one more.
+std::vector<float> RotaryTable::turns_of_rows(double first) const {
+  const auto width = static_cast<size_t>(pairs_);
+  std::vector<float> turns(2 * width * kPageRows), angles(2 * width);
+  for (size_t row = 0; row < kPageRows; ++row) {
+    turn(first + static_cast<double>(row), angles.data());
     for (size_t pair = 0; pair < width; ++pair) {
-      rows_[pair * 2 * kPageRows + static_cast<size_t>(row)] = angles[pair];
-      rows_[(pair * 2 + 1) * kPageRows + static_cast<size_t>(row)] = angles[width + pair];
+      turns[pair * 2 * kPageRows + row] = angles[pair];
+      turns[(pair * 2 + 1) * kPageRows + row] = angles[width + pair];
     }
   }
+  return turns;
 }
 
 void RotaryTable::turn(double positions, float* out) const {

@@ -42,15 +42,21 @@ class RotaryTable {
     const float* at = rows_.data() + int64_t{pair} * 128;
     return {at, at + 64};
   }
+  // The same by i + 1/2 positions.
+  PairRotation half_rows(int pair) const {
+    const float* at = half_rows_.data() + int64_t{pair} * 128;
+    return {at, at + 64};
+  }
   // How much of a pair's turn over a page a centre at its middle misses: min(1, (64 · θ)² / 12).
   double spread(int pair) const;
 
  private:
   void turn(double positions, float* out) const;
+  std::vector<float> turns_of_rows(double first) const;
 
   int pairs_ = 0;
   std::vector<double> inv_freq_;
-  std::vector<float> middle_, rows_, pages_;
+  std::vector<float> middle_, rows_, half_rows_, pages_;
 };
 
 }  // namespace butter

@@ -39,7 +39,7 @@ DecodeScratch lay_out_decode(const AttendLimits& limits, int64_t round_parts, Ca
   scratch.centre_stride = centre_query_floats(limits.key_dim);
   scratch.centre = carver.take<float>(limits.q_heads * scratch.centre_stride);
   scratch.centre_rows = carver.take<const float*>(limits.kv_heads * max_exact_pairs(limits.key_dim));
-  scratch.centre_pairs = carver.take<uint16_t>(limits.kv_heads * kQuarters * max_exact_pairs(limits.key_dim));
+  scratch.centre_pairs = carver.take<uint16_t>(limits.kv_heads * kHalves * max_exact_pairs(limits.key_dim));
   scratch.page_turn = carver.take<float>(limits.key_dim);
   scratch.scores = carver.take<float>(int64_t{group} * kPageRows);
   scratch.merged = carver.take<float>(part_floats(group, limits.value_dim));

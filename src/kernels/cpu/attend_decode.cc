@@ -197,7 +197,7 @@ class DecodeWorker {
     return decode_.centre_rows + int64_t{head} * max_exact_pairs(shape_.key_dim);
   }
   uint16_t* centre_pairs(int head) const {
-    return decode_.centre_pairs + int64_t{head} * kQuarters * max_exact_pairs(shape_.key_dim);
+    return decode_.centre_pairs + int64_t{head} * kHalves * max_exact_pairs(shape_.key_dim);
   }
   CentreScores centre_of(const CentreView& centre, const PairRotation& turn, int head,
                          uint64_t centred) const;
@@ -237,8 +237,8 @@ void DecodeWorker::prepare_centres(const Unit& unit, int head) {
   const CentreView& centre = unit.sequence->view.centre;
   const uint16_t* pairs = exact_pairs_of(centre.head(head), shape_.key_dim);
   const int exact = exact_pairs(*centre.rotary);
-  for (int e = 0; e < exact; ++e) centre_rows(head)[e] = centre.rotary->rows(pairs[e]).cos;
-  for (int k = 0; k < kQuarters; ++k) std::copy_n(pairs, exact, centre_pairs(head) + k * exact);
+  for (int e = 0; e < exact; ++e) centre_rows(head)[e] = centre.rotary->half_rows(pairs[e]).cos;
+  for (int k = 0; k < kHalves; ++k) std::copy_n(pairs, exact, centre_pairs(head) + k * exact);
   for (int h = 0; h < group_; ++h) {
     prepare_centre(centre.head(head), shape_.key_dim, *centre.rotary,
                    decode_.queries + int64_t{h} * shape_.key_dim,

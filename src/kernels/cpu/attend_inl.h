@@ -100,7 +100,7 @@ void soften(float* scores, int heads, uint64_t visible, int dim, const SoftmaxSt
   });
 }
 
-constexpr int kMaxTurned = kQuarters * max_exact_pairs(kMaxCentreDim);  // of a centre
+constexpr int kMaxTurned = kHalves * max_exact_pairs(kMaxCentreDim);  // of a centre
 
 // constants[h] = what the pairs that are not exact, and the channels that do not turn, add to every row of a
 // page.
@@ -126,13 +126,52 @@ inline void find_constants(const CentreScores& centre, const float* queries, flo
   }
 }
 
+// scores[row..] += terms, of the rows that are centred.
+inline void add_to_centred(uint64_t centred, int row, const Vec::F& terms, float* scores) {
+  Vec::store(scores + row, Vec::add_where(centred >> row, Vec::load(scores + row), terms));
+}
+
+// Rows i + 1/2.. on both sides of the middle of halves [half, half + kTogether): the turned queries, `along`
+// and `across`, times the rows' cosines and sines.
+template <int kHeads, int kTogether>
+inline void add_mirrored(const CentreScores& centre, const float* constants, const float* along,
+                         const float* across, int64_t stride, int half, int i, float* scores) {
+  Vec::F even[kTogether][kHeads], odd[kTogether][kHeads];  // what a row and its mirror share, and what not
+  for (int k = 0; k < kTogether; ++k) {
+    for (int h = 0; h < kHeads; ++h) {
+      even[k][h] = Vec::set(constants[h]);
+      odd[k][h] = Vec::zero();
+    }
+  }
+  for (int e = 0; e < centre.exact; ++e) {
+    const Vec::F cos = Vec::load(centre.rows[e] + i), sin = Vec::load(centre.rows[e] + kPageRows + i);
+    for (int k = 0; k < kTogether; ++k) {
+      for (int h = 0; h < kHeads; ++h) {
+        const int64_t at = h * stride + (half + k) * centre.exact + e;
+        even[k][h] = Vec::fma(Vec::set(along[at]), cos, even[k][h]);
+        odd[k][h] = Vec::fma(Vec::set(across[at]), sin, odd[k][h]);
+      }
+    }
+  }
+  const uint64_t centred = centre.centred;
+  for (int k = 0; k < kTogether; ++k) {
+    const int middle = (half + k) * kHalfRows + kHalfRows / 2;
+    for (int h = 0; h < kHeads; ++h) {
+      float* of_head = scores + h * kPageRows;
+      add_to_centred(centred, middle + i, Vec::add(even[k][h], odd[k][h]), of_head);
+      add_to_centred(centred, middle - i - Vec::kLanes, Vec::reverse(Vec::sub(even[k][h], odd[k][h])),
+                     of_head);
+    }
+  }
+}
+
 // Scores of kHeads heads, which share the loads of the turn and of the rows' sines.
 template <int kHeads>
 inline void add_centre_heads(const CentreScores& centre, const float* queries, float* scores) {
   static_assert(kHeads <= 4);
   alignas(16) float constants[4];
   find_constants<kHeads>(centre, queries, constants);
-  const int all = kQuarters * centre.exact;
+  const int all = kHalves * centre.exact;
   // One head behind the other, without the holes that would make their lines meet in L1.
   const int64_t stride = round_up_to(all, Vec::kLanes);
   alignas(64) float along[kHeads * kMaxTurned], across[kHeads * kMaxTurned];
@@ -146,38 +185,11 @@ inline void add_centre_heads(const CentreScores& centre, const float* queries, f
       Vec::store(across + h * stride + e, Vec::sub(Vec::mul(cos, q), Vec::mul(sin, p)));
     }
   }
-  // The quarters share the cosines of their 16 rows; as many of them at once as there are registers for.
-  constexpr int kVectors = kQuarterRows / Vec::kLanes;
-  constexpr int kTogether = kVectors == 1 ? kQuarters : 1;
-  for (int quarter = 0; quarter < kQuarters; quarter += kTogether) {
-    Vec::F terms[kTogether][kHeads][kVectors];
-    for (auto& of_quarter : terms) {
-      for (int h = 0; h < kHeads; ++h) {
-        for (Vec::F& term : of_quarter[h]) term = Vec::set(constants[h]);
-      }
-    }
-    for (int e = 0; e < centre.exact; ++e) {
-      for (int v = 0; v < kVectors; ++v) {
-        const Vec::F cos = Vec::load(centre.rows[e] + v * Vec::kLanes);
-        const Vec::F sin = Vec::load(centre.rows[e] + kPageRows + v * Vec::kLanes);
-        for (int k = 0; k < kTogether; ++k) {
-          for (int h = 0; h < kHeads; ++h) {
-            const int64_t at = h * stride + (quarter + k) * centre.exact + e;
-            terms[k][h][v] = Vec::fma(Vec::set(along[at]), cos, terms[k][h][v]);
-            terms[k][h][v] = Vec::fma(Vec::set(across[at]), sin, terms[k][h][v]);
-          }
-        }
-      }
-    }
-    for (int k = 0; k < kTogether; ++k) {
-      for (int h = 0; h < kHeads; ++h) {
-        for (int v = 0; v < kVectors; ++v) {
-          const int row = (quarter + k) * kQuarterRows + v * Vec::kLanes;
-          float* score = scores + h * kPageRows + row;
-          Vec::store(score, Vec::add_where(centre.centred >> row, Vec::load(score), terms[k][h][v]));
-        }
-      }
-    }
+  // As many halves at once as there are registers for.
+  constexpr int kTogether = Vec::kLanes == 16 ? kHalves : 1;
+  for (int i = 0; i < kHalfRows / 2; i += Vec::kLanes) {
+    for (int k = 0; k < kHalves; k += kTogether)
+      add_mirrored<kHeads, kTogether>(centre, constants, along, across, stride, k, i, scores);
   }
 }
 

@@ -49,8 +49,8 @@ struct CentreScores {
   int64_t stride = 0;
   const float* page_cos = nullptr;  // [pairs] turn of the page
   const float* page_sin = nullptr;
-  const float* const* rows = nullptr;     // [exact] cos[64], sin[64] of each exact pair
-  const uint16_t* exact_pairs = nullptr;  // [4][exact]: the same four times
+  const float* const* rows = nullptr;     // [exact] RotaryTable::half_rows() of each exact pair
+  const uint16_t* exact_pairs = nullptr;  // [2][exact]: the same twice
   uint64_t centred = 0;                   // rows that were coded without it
 };
 

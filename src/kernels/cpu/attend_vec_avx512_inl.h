@@ -36,6 +36,9 @@ struct Vec {
   static F add_where(uint64_t bits, F a, F b) {
     return _mm512_mask_add_ps(a, static_cast<__mmask16>(bits), a, b);
   }
+  static F reverse(F x) {
+    return _mm512_permutexvar_ps(_mm512_set_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), x);
+  }
   static F load_f16(const std::byte* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }

@@ -51,6 +51,7 @@ struct Vec {
     const U set = U{low, low, low, low} & lanes;
     return select(set == lanes, a + b, a);
   }
+  static F reverse(F x) { return F{x[3], x[2], x[1], x[0]}; }
   // The bits of a half, moved into a float's place, are its value over 2^112 (subnormals too). Infinities do
   // not occur in rows: they are refused when written.
   static F load_f16(const std::byte* from) {

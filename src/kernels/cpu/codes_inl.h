@@ -429,6 +429,40 @@ BUTTER_INLINE void weigh_span(const Scales& scales, const HeadWeights<WeightsOf<
   for (int g = 0; g < count; ++g) weigh_group<Scales, kHeads>(scales, heads, first + g, g, tops[g], out);
 }
 
+// Where a page has one group, weights are over the largest of w·s itself: one search for it in place of two
+// that wait for one another.
+template <class Scales, int kHeads>
+BUTTER_INLINE void weigh_single_group(const Scales& scales, const float* weights,
+                                      SpanWeights<WeightsOf<Scales>, kHeads>& out) {
+  using Weights = WeightsOf<Scales>;
+  Vec::F numbers[kHeads][kPageVectors];
+  Vec::F highest[4] = {Vec::zero(), Vec::zero(), Vec::zero(), Vec::zero()};
+  Vec::F sums[4] = {Vec::zero(), Vec::zero(), Vec::zero(), Vec::zero()};
+  for (int i = 0; i < kPageVectors; ++i) {
+    Vec::F alive = Vec::zero();
+    for (int h = 0; h < kHeads; ++h) {
+      numbers[h][i] = Vec::load(weights + h * kPageRows + i * Dot::kLanes);
+      alive = Vec::add(alive, numbers[h][i]);
+    }
+    const Vec::F scale = Dot::keep(scales.scale(0, i * Dot::kLanes), alive);
+    const Vec::F middle = Dot::keep(scales.middle(0, i * Dot::kLanes, scale), alive);
+    for (int h = 0; h < kHeads; ++h) {
+      if constexpr (Scales::kHasMiddle) sums[h] = Vec::fma(numbers[h][i], middle, sums[h]);
+      numbers[h][i] = Vec::mul(numbers[h][i], scale);
+      highest[h] = Vec::max(highest[h], numbers[h][i]);
+    }
+  }
+  alignas(16) float tops[4] = {1, 1, 1, 1};
+  if constexpr (Weights::kHasUnit) Vec::highest(highest[0], highest[1], highest[2], highest[3], tops);
+  for (int h = 0; h < kHeads; ++h) {
+    const Vec::F factor = Vec::set(tops[h] > kSmallest ? Weights::kLargest / tops[h] : 0);
+    for (Vec::F& number : numbers[h]) number = Vec::mul(factor, number);
+    Weights::pack(numbers[h], out.words[0][h]);
+    out.units[0][h] = tops[h] * (1 / Weights::kLargest);
+  }
+  if constexpr (Scales::kHasMiddle) Vec::sums(sums[0], sums[1], sums[2], sums[3], out.middles);
+}
+
 // Strips in the span that a column (a strip of values) belongs to.
 BUTTER_INLINE int strips_of_span(int dim, int column) {
   return smaller(kSpanStrips, dim / kStripChannels - column / kSpanStrips * kSpanStrips);
@@ -488,14 +522,18 @@ void accumulate_heads(const RowShape& shape, const float* weights, const Record&
   const Scales scales(shape, record);
   scales.fetch_ahead_of(shape);
   const int all_columns = shape.dim / kStripChannels;
-  const HeadWeights<Weights, kHeads> of_heads(weights);
   const int span = kSpanGroups * groups.size / kStripChannels;
   SpanWeights<Weights, kHeads> of_span;
   for (int begin = 0; begin < all_columns; begin += span) {
     const int end = smaller(all_columns, begin + span);
     const int first_group = begin * kStripChannels / groups.size;
     const int last_group = (end * kStripChannels - 1) / groups.size;
-    weigh_span<Scales, kHeads>(scales, of_heads, first_group, last_group - first_group + 1, of_span);
+    if (groups.count() == 1) {
+      weigh_single_group<Scales, kHeads>(scales, weights, of_span);
+    } else {
+      const HeadWeights<Weights, kHeads> of_heads(weights);
+      weigh_span<Scales, kHeads>(scales, of_heads, first_group, last_group - first_group + 1, of_span);
+    }
     int column = begin;
     const auto step = [&]<int kWidth, int kShare, bool kPhased>() __attribute__((always_inline)) {
       for (; column + kWidth <= end; column += kWidth) {

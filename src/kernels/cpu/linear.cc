@@ -216,14 +216,6 @@ void LinearWeight::dequantise_row(int64_t r, float* out) const {
   }
 }
 
-void LinearWeight::prefetch_head(IndexRange outputs) const {
-  constexpr int64_t kLines = 64;
-  if (outputs.begin >= outputs.end) return;
-  const std::byte* at = matrix_.data + outputs.begin * (bytes_ / std::max<int64_t>(1, rows()));
-  const std::byte* end = matrix_.data + bytes_;
-  for (int64_t line = 0; line < kLines && at < end; ++line, at += 64) __builtin_prefetch(at);
-}
-
 InputKind input_kind(const LinearWeight& weight, LinearPath path) {
   if (path == LinearPath::kPrefill && kernels_of(weight.isa()).tiles != nullptr) {
     return weight.finer_than_bf16() ? InputKind::kBf16Pair : InputKind::kBf16;

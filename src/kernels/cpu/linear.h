@@ -67,9 +67,6 @@ class LinearWeight {
   // Row r as float32: the value that the file says, bit for bit. For the lookup in a tied embedding.
   void dequantise_row(int64_t r, float* out) const;
 
-  // Asks for the first lines of a worker's part, so that they arrive while it waits at a barrier.
-  void prefetch_head(IndexRange outputs) const;
-
  private:
   LinearMatrix matrix_;
   Isa isa_ = Isa::kPortable;
