@@ -1,5 +1,7 @@
 #include "cache/cache_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kMagic[8] = {'b', 'u', 't', 't', 'e', 'r', 'k', 'v'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kMaxHeaderBytes = 64 << 10;
 // Sequences whose layers all have windows go on for ever; those that are saved do not come so far.
 constexpr int64_t kMaxPosition = int64_t{1} << 31;
@@ -145,12 +147,19 @@ struct SealedLayer {
   const KvLayerShape& shape;
   const LayerLayout& layout;
   std::byte* base;  // of the block
+  const WindowClass& window_class;
+  size_t index;             // of the layer in its class
+  const std::byte* centre;  // the block that the centres of the class are in, or null
 
   std::byte* record(size_t head, Side side) const {
     const RecordOffsets& offsets = layout.heads[head];
     return base + (side == Side::kKey ? offsets.key : offsets.value);
   }
   std::byte* tail(size_t head) const { return base + layout.heads[head].tail; }
+  CentreId centre_of(size_t head) const {
+    if (centre == nullptr) return {};
+    return centre_id(centre + window_class.centre.layers[index].heads[head].key, shape.key_dim);
+  }
   // Where the same bytes stand in the exchange form, which has the layer's own shape.
   int64_t place(const std::byte* at) const { return at - base - layout.begin; }
 };
@@ -185,7 +194,8 @@ Status walk_class(const CacheLayout& layout, const WindowClass& window_class, co
   }
   for (std::byte* page : blocks.pages) {
     for (size_t i = 0; i < window_class.layers.size(); ++i)
-      BUTTER_TRY(io.sealed(SealedLayer{scheme, window_class.layers[i], window_class.sealed.layers[i], page}));
+      BUTTER_TRY(io.sealed(SealedLayer{scheme, window_class.layers[i], window_class.sealed.layers[i], page,
+                                       window_class, i, blocks.centre}));
   }
   const int64_t open_rows = position % kPageRows;
   if (open_rows == 0) return {};
@@ -311,8 +321,13 @@ class RowLoader {
   Status import_tail(const SealedLayer& layer, size_t head) {
     RecordTail tail;
     std::memcpy(&tail, scratch_.data() + layer.place(layer.tail(head)), sizeof tail);
-    const bool zeros = std::all_of(tail.zero, tail.zero + sizeof tail.zero, [](uint8_t b) { return b == 0; });
-    if (!zeros || (tail.centred != 0 && !layer.scheme.centres())) {
+    const CentreId centre = layer.centre_of(head);
+    if (tail.centre != centre) {
+      return fail(StatusCode::kCorrupt,
+                  "layer {} has keys that were coded with centre {:02x}; the file has centre {:02x}",
+                  layer.shape.layer, fmt::join(tail.centre, ""), fmt::join(centre, ""));
+    }
+    if (tail.centred != 0 && !layer.scheme.centres()) {
       return fail(StatusCode::kCorrupt, "layer {} has a tail of a record that no {} cache has",
                   layer.shape.layer, scheme_name(layer.scheme));
     }

@@ -150,6 +150,7 @@ void seal_head(const AttendSequence& sequence, int64_t page, int head, const Sea
     float* centre_scratch = rows + int64_t{kPageRows} * shape.dim;
     read_rows(sequence, page, side, head, options, rows);
     if (side == Side::kKey && view.centre) {
+      tail.centre = centre_id(view.centre.head(head), shape.dim);
       tail.centred =
           subtract_centre(view.centre.head(head), shape.dim, *view.centre.rotary, page, rows, centre_scratch);
       if (pinned_rows > 0) tail.centred &= ~((uint64_t{1} << kPinnedRows) - 1);

@@ -80,6 +80,15 @@ class SealedPage {
     return rows;
   }
 
+  // What the page says that it was coded with, and what is there.
+  CentreId named_centre(int head) const {
+    const int64_t tail = sealed_layout_.layers[0].heads[static_cast<size_t>(head)].tail;
+    return reinterpret_cast<const RecordTail*>(sealed_.data() + tail)->centre;
+  }
+  CentreId own_centre(int head) const {
+    return centre_id(centre_.data() + centre_layout_.layers[0].heads[static_cast<size_t>(head)].key, kDim);
+  }
+
   // Attention at position 64 over all of it.
   std::vector<float> attend(const SealOptions& options) {
     const AttendSequence sequence{view(1), kPageRows, 0, 1};
@@ -232,6 +241,18 @@ TEST(Seal, ExtremeRowsGiveFiniteAnswersNearWhatTheyAre) {
         expect_bounded(scheme, extreme, each);
       }
     }
+  }
+}
+
+TEST(Seal, PagesNameTheCentreThatTheyWereCodedWith) {
+  const std::vector<float> rows = random_floats(3, int64_t{kPageRows} * kDim);
+  const RowFormat* format = find_row_format("aura4");
+  for (const bool reference : {false, true}) {
+    const SealedPage page({format, format, DType::kF16}, rows, {reference, Isa::kPortable});
+    for (int head = 0; head < kHeads; ++head) EXPECT_EQ(page.named_centre(head), page.own_centre(head));
+    EXPECT_NE(page.named_centre(0), page.named_centre(1));
+    const SealedPage plain({format, format, DType::kF16, true}, rows, {reference, Isa::kPortable});
+    EXPECT_EQ(plain.named_centre(0), CentreId{});
   }
 }
 

@@ -1,5 +1,8 @@
 #include "kernels/centre.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -58,6 +61,13 @@ BlockLayout centre_layout(const std::vector<KvLayerShape>& class_layers) {
 
 const uint16_t* exact_pairs_of(const std::byte* centre, int dim) {
   return reinterpret_cast<const uint16_t*>(centre + int64_t{2} * dim);
+}
+
+CentreId centre_id(const std::byte* centre, int dim) {
+  const uint64_t hash = XXH3_64bits(centre, size_t{2} * static_cast<size_t>(dim));
+  CentreId id;
+  for (size_t i = 0; i < id.size(); ++i) id[i] = static_cast<uint8_t>(hash >> (8 * i));
+  return id;
 }
 
 void make_centre(const float* keys, int dim, const RotaryTable& rotary, std::byte* centre) {

@@ -6,7 +6,8 @@
 //        R at the page's middle; channels without RoPE: b itself
 //
 // A row is coded as x - c_t where that makes its norm smaller (RecordTail::centred), else as it is. Attention
-// adds q·c_t to the scores of those rows: exact, since both sides form c_t from the same fp16 b.
+// adds q·c_t to the scores of those rows: exact, since both sides form c_t from the same fp16 b. Every sealed
+// page says in its tails which b that was.
 //
 // A centre is a block of the page pool, one part for each (layer, KV head): fp16 b[key_dim], then the exact
 // pairs as uint16[key_dim / 8] (rotary / 8 of them are in use).
@@ -70,6 +71,8 @@ inline int exact_pairs(const RotaryTable& rotary) {
 constexpr int max_exact_pairs(int dim) {
   return dim / 8;
 }
+// The first 48 bits of XXH3-64 of b.
+CentreId centre_id(const std::byte* centre, int dim);
 // The exact pairs of a centre, [exact_pairs()].
 const uint16_t* exact_pairs_of(const std::byte* centre, int dim);
 

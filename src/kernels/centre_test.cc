@@ -176,6 +176,19 @@ TEST(Centre, ExactPairsAreAQuarterAndThoseThatMatterMost) {
   }
 }
 
+TEST(Centre, AnyByteOfBIsInItsId) {
+  for (const Shape& shape : kShapes) {
+    Case c(shape, 4, 9);
+    const CentreId id = centre_id(c.bytes.data(), shape.dim);
+    for (size_t i = 0; i < c.bytes.size(); ++i) {
+      c.bytes[i] ^= std::byte{1};
+      EXPECT_EQ(centre_id(c.bytes.data(), shape.dim) == id, i >= size_t{2} * static_cast<size_t>(shape.dim))
+          << i;
+      c.bytes[i] ^= std::byte{1};
+    }
+  }
+}
+
 TEST(Centre, EqualWeightsChooseTheLowerPairs) {
   const RopeTable rope = rope_of(32, 1);  // all pairs turn alike
   const RotaryTable table(rope, 1);

@@ -16,6 +16,7 @@
 // Offsets are data (sizes may differ from head to head), so a format never shows in the code that walks them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -46,11 +47,14 @@ struct RowShape {
   int group = 0;
 };
 
+// Names a centre by its bytes (kernels/centre.h); zeros where there is none.
+using CentreId = std::array<uint8_t, 6>;
+
 // What stands beside the records of one KV head of a sealed page.
 struct RecordTail {
   int8_t exponent[2] = {};  // of the row scales of K and of V, in formats that have one
-  uint8_t zero[6] = {};
-  uint64_t centred = 0;  // rows whose key was coded without the centre, as bits
+  CentreId centre = {};     // the one that the keys were coded with: no other may read them
+  uint64_t centred = 0;     // rows whose key was coded without the centre, as bits
 };
 static_assert(sizeof(RecordTail) == 16);
 
