@@ -21,9 +21,9 @@ constexpr int64_t round_up_to(int64_t value, int64_t multiple) {
 }
 
 inline void hide_scores(float* scores, uint64_t visible) {
-  for (uint64_t hidden = ~visible; hidden != 0; hidden &= hidden - 1) {
-    scores[__builtin_ctzll(hidden)] = -__builtin_inff();
-  }
+  const Vec::F hidden = Vec::set(-__builtin_inff());
+  for (int row = 0; row < kPageRows; row += Vec::kLanes)
+    Vec::store(scores + row, Vec::choose(visible >> row, Vec::load(scores + row), hidden));
 }
 
 inline void multiply(float* values, int64_t count, float factor) {

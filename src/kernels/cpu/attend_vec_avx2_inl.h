@@ -44,11 +44,9 @@ struct Vec {
   }
 
   // a + b in the lanes of the low bits, a in the others.
-  static F add_where(uint64_t bits, F a, F b) {
-    const __m256i lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits & 255)), lanes);
-    return _mm256_add_ps(a, _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lanes)), b));
-  }
+  static F add_where(uint64_t bits, F a, F b) { return _mm256_add_ps(a, _mm256_and_ps(lanes_of(bits), b)); }
+  // a in the lanes of the low bits, b in the others.
+  static F choose(uint64_t bits, F a, F b) { return _mm256_blendv_ps(b, a, lanes_of(bits)); }
   static F reverse(F x) { return _mm256_permutevar8x32_ps(x, _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0)); }
   static F load_f16(const std::byte* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
@@ -97,6 +95,14 @@ struct Vec {
     const __m256i power = _mm256_slli_epi32(_mm256_cvtps_epi32(whole), 23);
     const F result = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), power));
     return _mm256_and_ps(result, _mm256_cmp_ps(x, set(kLeastWeight), _CMP_GE_OQ));
+  }
+
+ private:
+  // All ones in the lanes of the low bits.
+  static inline __attribute__((always_inline)) F lanes_of(uint64_t bits) {
+    const __m256i lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits & 255)), lanes);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lanes));
   }
 };
 

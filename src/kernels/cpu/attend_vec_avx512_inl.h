@@ -36,6 +36,10 @@ struct Vec {
   static F add_where(uint64_t bits, F a, F b) {
     return _mm512_mask_add_ps(a, static_cast<__mmask16>(bits), a, b);
   }
+  // a in the lanes of the low bits, b in the others.
+  static F choose(uint64_t bits, F a, F b) {
+    return _mm512_mask_blend_ps(static_cast<__mmask16>(bits), b, a);
+  }
   static F reverse(F x) {
     return _mm512_permutexvar_ps(_mm512_set_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), x);
   }

@@ -45,11 +45,13 @@ struct Vec {
   }
 
   // a + b in the lanes of the low bits, a in the others.
-  static F add_where(uint64_t bits, F a, F b) {
+  static F add_where(uint64_t bits, F a, F b) { return choose(bits, a + b, a); }
+  // a in the lanes of the low bits, b in the others.
+  static F choose(uint64_t bits, F a, F b) {
     const U lanes{1, 2, 4, 8};
     const auto low = static_cast<uint32_t>(bits & 15);
     const U set = U{low, low, low, low} & lanes;
-    return select(set == lanes, a + b, a);
+    return select(set == lanes, a, b);
   }
   static F reverse(F x) { return F{x[3], x[2], x[1], x[0]}; }
   // The bits of a half, moved into a float's place, are its value over 2^112 (subnormals too). Infinities do
