@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "core/status.h"
 
@@ -32,6 +33,35 @@ Status Sampler::check(const SamplingOptions& options) {
   return {};
 }
 
+namespace {
+
+// The largest logit's id, of finite ones: nothing where it is not finite or a logit is not a number. A step's
+// other threads wait while this is looked for, so lanes are kept apart for the compiler to vectorise.
+std::optional<int32_t> most_likely(std::span<const float> logits) {
+  constexpr size_t kLanes = 16;
+  float best[kLanes];
+  int odd[kLanes] = {};  // not numbers
+  std::fill(best, best + kLanes, -INFINITY);
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float logit = logits[i + lane];
+      best[lane] = logit > best[lane] ? logit : best[lane];
+      odd[lane] |= static_cast<int>(logit != logit);
+    }
+  }
+  bool numbers = std::count(odd, odd + kLanes, 0) == std::ptrdiff_t{kLanes};
+  float top = *std::max_element(best, best + kLanes);
+  for (; i < logits.size(); ++i) {
+    numbers = numbers && !std::isnan(logits[i]);
+    top = std::max(top, logits[i]);
+  }
+  if (!numbers || std::isinf(top)) return std::nullopt;
+  return static_cast<int32_t>(std::find(logits.begin(), logits.end(), top) - logits.begin());
+}
+
+}  // namespace
+
 // Equal logits go to the lowest id.
 bool Sampler::more_likely(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
@@ -59,6 +89,9 @@ void Sampler::observe(std::span<const int32_t> tokens) {
 }
 
 Result<int32_t> Sampler::sample(std::span<const float> logits) {
+  if (options_.temperature == 0 && seen_.empty()) {
+    if (const auto best = most_likely(logits)) return *best;
+  }
   candidates_.clear();
   candidates_.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {

@@ -73,6 +73,29 @@ TEST(Sampler, GreedyTakesTheLargestAndTheLowestIdOfEquals) {
   EXPECT_EQ(sample(greedy, {-kInfinity, -7.0f, -kInfinity}), 1);
 }
 
+TEST(Sampler, GreedyFindsTheLargestWhereverItIsAndOddOnesToo) {
+  SamplingOptions greedy;
+  greedy.temperature = 0;
+  Sampler sampler(greedy);
+  for (size_t count : {1, 15, 16, 17, 40}) {
+    const std::vector<float> logits = random_logits(count, 5);
+    for (size_t at = 0; at < count; ++at) {
+      std::vector<float> own = logits;
+      own[at] = 100;
+      EXPECT_EQ(sample(sampler, own), static_cast<int32_t>(at)) << count;
+      own[count - 1] = 100;
+      EXPECT_EQ(sample(sampler, own), static_cast<int32_t>(at)) << count;
+      own[at] = kNan;
+      const auto odd = sampler.sample(own);
+      ASSERT_FALSE(odd) << count << " " << at;
+      EXPECT_THAT(odd.error().message(), HasSubstr("the logit of token " + std::to_string(at)));
+      own[at] = kInfinity;
+      EXPECT_FALSE(sampler.sample(own)) << count << " " << at;
+    }
+    EXPECT_FALSE(sampler.sample(std::vector<float>(count, -kInfinity)));
+  }
+}
+
 TEST(Sampler, GreedyHasNoUseForTheOtherOptions) {
   SamplingOptions options;
   options.top_k = 3;
