@@ -48,10 +48,13 @@ class PrefillWorker {
   template <typename Visible>
   void attend_page(const Block& block, int64_t first, int64_t end, const RowCodec& key_codec,
                    const Record& key, const RowCodec& value_codec, const Record& value,
-                   const Visible& visible, int64_t centred_page = -1);
+                   const Visible& visible, int64_t sealed_page = -1);
   void add_centre(const Block& block, int64_t page, uint64_t centred);
   void unpack(const RowCodec& codec, const RowShape& shape, const Record& record, uint64_t live);
+  void put_pinned(const Block& block, const RowCodec& codec, Side side);
 
+  // Without a window page 0 is always there and seen whole, so the pinned rows are put among its own.
+  static bool pinned_in_page(const KvView& view) { return view.scheme.pins() && view.window.none(); }
   // The first position of a block that reads a page sealed; block.end where none does.
   static int64_t first_to_read_sealed(const Block& block, int64_t page) {
     const KvView& view = block.sequence->view;
@@ -117,10 +120,20 @@ void PrefillWorker::add_centre(const Block& block, int64_t page, uint64_t centre
   }
 }
 
+// The pinned rows, in the basis of a side's format, to their places in scratch_.page.
+void PrefillWorker::put_pinned(const Block& block, const RowCodec& codec, Side side) {
+  const RawPage& pinned = block.sequence->view.pinned;
+  const std::byte* rows = side == Side::kKey ? pinned.key(block.head) : pinned.value(block.head);
+  raw_.expand(row_shape(block, side), {rows, kPinnedRows}, scratch_.page);
+  if (block.sequence->view.scheme.format(side).seals)
+    codec.turn(row_shape(block, side), kPinnedRows, scratch_.page);
+}
+
 template <typename Visible>
 void PrefillWorker::attend_page(const Block& block, int64_t first, int64_t end, const RowCodec& key_codec,
                                 const Record& key, const RowCodec& value_codec, const Record& value,
-                                const Visible& visible, int64_t centred_page) {
+                                const Visible& visible, int64_t sealed_page) {
+  const KvView& view = block.sequence->view;
   uint64_t live = 0;
   for (int64_t p = first; p < end; ++p) {
     const uint64_t bits = visible(p);
@@ -130,9 +143,13 @@ void PrefillWorker::attend_page(const Block& block, int64_t first, int64_t end, 
   const int first_row = row_of(block, first), end_row = row_of(block, end);
   if (live != 0) {
     unpack(key_codec, row_shape(block, Side::kKey), key, live);
-    if (centred_page >= 0) add_centre(block, centred_page, key.tail->centred & live);
+    const bool centred = sealed_page >= 0 && view.centre && key.tail->centred != 0;
+    const bool with_pinned = sealed_page == 0 && pinned_in_page(view);
+    if (centred) add_centre(block, sealed_page, key.tail->centred & live);
+    if (with_pinned) put_pinned(block, key_codec, Side::kKey);
     kernels_.pack_keys(scratch_.page, shape_.key_dim, scratch_.packed_keys);
     unpack(value_codec, row_shape(block, Side::kValue), value, live);
+    if (with_pinned) put_pinned(block, value_codec, Side::kValue);
     kernels_.pack_values(scratch_.page, shape_.value_dim, scratch_.packed_values);
     const PrefillBlock page{rows_of(block),          shape_.key_dim,
                             shape_.value_dim,        {scratch_.max, scratch_.sum, scratch_.acc, stride()},
@@ -149,7 +166,7 @@ void PrefillWorker::attend_sealed(const Block& block) {
   const RowCodec& key_codec = *view.scheme.key->cpu(isa_);
   const RowCodec& value_codec = *view.scheme.value->cpu(isa_);
   const RecordOffsets& offsets = view.sealed_layout->heads[static_cast<size_t>(block.head)];
-  const bool pinned = view.scheme.pins();
+  const bool pinned_elsewhere = view.scheme.pins() && !pinned_in_page(view);
   // The first position sees furthest back, the last furthest forward.
   VisiblePages pages(view.window, block.begin);
   pages.end = view.raw_begin(block.end - 1);
@@ -158,21 +175,20 @@ void PrefillWorker::attend_sealed(const Block& block) {
     const int64_t first = first_to_read_sealed(block, page);
     const auto visible = [&](int64_t p) {
       const uint64_t bits = visible_rows(view.window, p, page);
-      return page == 0 && pinned ? bits & ~kPinnedBits : bits;
+      return page == 0 && pinned_elsewhere ? bits & ~kPinnedBits : bits;
     };
     const std::byte* base = view.sealed_page(page);
     if (base == nullptr) continue;  // seen by none of the rows
     Record key{base + offsets.key}, value{base + offsets.value};
     if (view.scheme.seals()) key.tail = value.tail = reinterpret_cast<const RecordTail*>(base + offsets.tail);
-    const bool centred = view.centre && key.tail->centred != 0;
-    attend_page(block, first, block.end, key_codec, key, value_codec, value, visible, centred ? page : -1);
+    attend_page(block, first, block.end, key_codec, key, value_codec, value, visible, page);
   }
 }
 
 void PrefillWorker::attend_pinned(const Block& block) {
   const KvView& view = block.sequence->view;
   const int64_t first = first_to_read_sealed(block, 0);
-  if (!view.scheme.pins() || first >= block.end) return;
+  if (!view.scheme.pins() || pinned_in_page(view) || first >= block.end) return;
   attend_page(block, first, block.end, raw_, {view.pinned.key(block.head), kPinnedRows}, raw_,
               {view.pinned.value(block.head), kPinnedRows},
               [&](int64_t p) { return visible_rows(view.window, p, 0) & kPinnedBits; });
