@@ -1,9 +1,10 @@
 #include "families/dense.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "families/rope.h"
-#include "families/tensor_names.h"
 
 namespace butter {
 namespace {
@@ -61,13 +62,15 @@ Result<int> default_head_dim(const DenseConfig& config, const DenseDefaults& def
   return config.hidden / config.heads;
 }
 
-Result<Activation> read_activation(const Attributes& attributes) {
-  BUTTER_ASSIGN(const std::string name, attributes.get_string_or("hidden_act", "silu"));
+Result<Activation> read_activation(const Attributes& attributes, const DenseDefaults& defaults) {
+  BUTTER_ASSIGN(const std::string name,
+                attributes.get_string_or(defaults.activation_key, defaults.activation));
   if (name == "silu" || name == "swish") return Activation::kSilu;
   if (name == "gelu") return Activation::kGelu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::kGeluTanh;
   return fail(StatusCode::kUnsupported,
-              "hidden_act is \"{}\"; silu, gelu, gelu_pytorch_tanh and gelu_new are supported", name);
+              "{} is \"{}\"; silu, gelu, gelu_pytorch_tanh and gelu_new are supported",
+              defaults.activation_key, name);
 }
 
 Result<DenseConfig> read_hf(const FamilySource& source, const DenseDefaults& defaults) {
@@ -84,16 +87,17 @@ Result<DenseConfig> read_hf(const FamilySource& source, const DenseDefaults& def
     BUTTER_ASSIGN(config.head_dim, require_small(attributes, "head_dim", kMaxWidth));
   }
   BUTTER_TRY(check_heads(config, attributes));
-  BUTTER_ASSIGN(config.ffn, require_small(attributes, "intermediate_size", kMaxWidth));
+  BUTTER_ASSIGN(config.ffn, require_small(attributes, defaults.ffn_key, kMaxWidth));
   BUTTER_ASSIGN(config.vocabulary, require_small(attributes, "vocab_size", kMaxVocabulary));
   BUTTER_ASSIGN(config.max_positions,
                 attributes.require_int_or("max_position_embeddings", 2048, 1, kMaxPositions));
   BUTTER_ASSIGN(const double eps, attributes.require_float_or("rms_norm_eps", defaults.norm_eps, 0, 1));
   config.norm_eps = static_cast<float>(eps);
-  BUTTER_ASSIGN(config.activation, read_activation(attributes));
+  BUTTER_ASSIGN(config.activation, read_activation(attributes, defaults));
   BUTTER_ASSIGN(config.tied, attributes.get_bool_or("tie_word_embeddings", defaults.tied));
-  BUTTER_ASSIGN(config.rope,
+  BUTTER_ASSIGN(RopeTable rope,
                 read_hf_rope(attributes, config.head_dim, defaults.rope_theta, config.max_positions));
+  config.ropes.push_back(std::move(rope));
   return config;
 }
 
@@ -135,7 +139,8 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
                                                               defaults.norm_eps, 0, 1));
   config.norm_eps = static_cast<float>(eps);
   config.tied = !source.has_tensor("output.weight");
-  BUTTER_ASSIGN(config.rope, read_gguf_rope(source, prefix, config.head_dim, defaults.rope_theta));
+  BUTTER_ASSIGN(RopeTable rope, read_gguf_rope(source, prefix, config.head_dim, defaults.rope_theta));
+  config.ropes.push_back(std::move(rope));
   return config;
 }
 
@@ -152,7 +157,10 @@ class SpecBuilder {
     spec.embedding = weight(TensorRole::kEmbedding, -1, Shape{config_.vocabulary, config_.hidden});
     if (!tied()) spec.head = weight(TensorRole::kHead, -1, Shape{config_.vocabulary, config_.hidden});
     spec.final_norm = norm(TensorRole::kFinalNorm, -1, config_.hidden);
-    spec.rope_tables = {config_.rope};
+    spec.rope_tables = config_.ropes;
+    spec.embedding_scale = config_.embedding_scale;
+    spec.logit_multiplier = config_.logit_multiplier;
+    spec.logit_cap = config_.logit_cap;
     for (int layer = 0; layer < config_.layers; ++layer) spec.layers.push_back(layer_spec(layer));
     spec.kv_dtype = kv_dtype(spec.embedding);
     return spec;
@@ -171,17 +179,34 @@ class SpecBuilder {
     return view != nullptr && view->dtype == DType::kBF16 ? DType::kBF16 : DType::kF16;
   }
 
+  std::string name(TensorRole role, int layer) const {
+    const auto own = config_.hf_names.find(role);
+    if (source_.gguf() || own == config_.hf_names.end()) return tensor_name(source_.format, role, layer);
+    return fmt::format("model.layers.{}.{}", layer, own->second);
+  }
+
   TensorRef weight(TensorRole role, int layer, Shape shape, const char* suffix = ".weight") const {
-    return TensorRef{tensor_name(source_.format, role, layer) + suffix, shape, 0};
+    TensorRef ref;
+    ref.name = name(role, layer) + suffix;
+    ref.shape = shape;
+    return ref;
   }
 
   NormSpec norm(TensorRole role, int layer, int width) const {
-    return NormSpec{weight(role, layer, Shape{width}), config_.norm_eps, false};
+    return NormSpec{weight(role, layer, Shape{width}), config_.norm_eps, config_.centred_norms};
   }
 
   LinearSpec linear(TensorRole role, int layer, int out, int in, bool bias) const {
     LinearSpec spec{weight(role, layer, Shape{out, in}), std::nullopt};
     if (bias) spec.bias = weight(role, layer, Shape{out}, ".bias");
+    return spec;
+  }
+
+  // Rows [first, first + out) of a tensor of `all` rows.
+  LinearSpec rows_of(TensorRole role, int layer, int out, int in, int first, int all) const {
+    LinearSpec spec = linear(role, layer, out, in, false);
+    spec.weight.first_row = first;
+    spec.weight.stored_rows = all;
     return spec;
   }
 
@@ -201,6 +226,11 @@ class SpecBuilder {
     spec.mixer = attention(layer);
     spec.ffn_norm = norm(TensorRole::kFfnNorm, layer, config_.hidden);
     spec.ffn = ffn(layer);
+    if (config_.post_norms) {
+      spec.mixer_post_norm = norm(TensorRole::kMixerPostNorm, layer, config_.hidden);
+      spec.ffn_post_norm = norm(TensorRole::kFfnPostNorm, layer, config_.hidden);
+    }
+    spec.residual_multiplier = config_.residual_multiplier;
     return spec;
   }
 
@@ -209,27 +239,46 @@ class SpecBuilder {
     spec.heads = config_.heads;
     spec.kv_heads = config_.kv_heads;
     spec.head_dim = config_.head_dim;
-    const int kv_width = config_.kv_heads * config_.head_dim;
-    spec.q = rotated_linear(TensorRole::kQ, layer, config_.heads);
-    spec.k = rotated_linear(TensorRole::kK, layer, config_.kv_heads);
-    spec.v = linear(TensorRole::kV, layer, kv_width, config_.hidden, config_.qkv_bias);
+    add_qkv(layer, spec);
     spec.o = linear(TensorRole::kO, layer, config_.hidden, config_.heads * config_.head_dim, config_.o_bias);
     if (config_.qk_norm) {
       spec.q_norm = norm(TensorRole::kQNorm, layer, config_.head_dim);
       spec.k_norm = norm(TensorRole::kKNorm, layer, config_.head_dim);
     }
-    spec.rope_table = 0;
-    spec.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+    spec.rope_table =
+        config_.layer_ropes.empty() ? std::optional(0) : config_.layer_ropes[static_cast<size_t>(layer)];
+    const auto usual_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+    spec.scale = config_.attention_scale.value_or(usual_scale);
     if (!config_.windows.empty()) spec.window = config_.windows[static_cast<size_t>(layer)];
     return spec;
+  }
+
+  void add_qkv(int layer, AttentionSpec& spec) const {
+    const int q_width = config_.heads * config_.head_dim, kv_width = config_.kv_heads * config_.head_dim;
+    if (config_.fused_qkv) {
+      const int all = q_width + 2 * kv_width;
+      spec.q = rows_of(TensorRole::kQkv, layer, q_width, config_.hidden, 0, all);
+      spec.k = rows_of(TensorRole::kQkv, layer, kv_width, config_.hidden, q_width, all);
+      spec.v = rows_of(TensorRole::kQkv, layer, kv_width, config_.hidden, q_width + kv_width, all);
+      return;
+    }
+    spec.q = rotated_linear(TensorRole::kQ, layer, config_.heads);
+    spec.k = rotated_linear(TensorRole::kK, layer, config_.kv_heads);
+    spec.v = linear(TensorRole::kV, layer, kv_width, config_.hidden, config_.qkv_bias);
   }
 
   GatedFfnSpec ffn(int layer) const {
     GatedFfnSpec spec;
     spec.width = config_.ffn;
     spec.activation = config_.activation;
-    spec.gate = linear(TensorRole::kGate, layer, config_.ffn, config_.hidden, config_.mlp_bias);
-    spec.up = linear(TensorRole::kUp, layer, config_.ffn, config_.hidden, config_.mlp_bias);
+    if (config_.fused_gate_up) {
+      spec.gate = rows_of(TensorRole::kGateUp, layer, config_.ffn, config_.hidden, 0, 2 * config_.ffn);
+      spec.up =
+          rows_of(TensorRole::kGateUp, layer, config_.ffn, config_.hidden, config_.ffn, 2 * config_.ffn);
+    } else {
+      spec.gate = linear(TensorRole::kGate, layer, config_.ffn, config_.hidden, config_.mlp_bias);
+      spec.up = linear(TensorRole::kUp, layer, config_.ffn, config_.hidden, config_.mlp_bias);
+    }
     spec.down = linear(TensorRole::kDown, layer, config_.hidden, config_.ffn, config_.mlp_bias);
     return spec;
   }
@@ -248,6 +297,24 @@ Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& conf
   return SpecBuilder(source, config).build();
 }
 
+Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int layers) {
+  if (config.kind("layer_types") == AttributeKind::kAbsent) return std::vector<bool>{};
+  BUTTER_ASSIGN(const auto types, config.get_strings("layer_types"));
+  if (static_cast<int>(types.size()) != layers) {
+    return fail(StatusCode::kCorrupt, "layer_types has {} entries; {}, one a layer, are expected",
+                types.size(), layers);
+  }
+  std::vector<bool> sliding;
+  for (size_t i = 0; i < types.size(); ++i) {
+    sliding.push_back(types[i] == "sliding_attention");
+    if (!sliding.back() && types[i] != "full_attention") {
+      return fail(StatusCode::kUnsupported,
+                  "layer_types[{}] is \"{}\"; full_attention or sliding_attention is expected", i, types[i]);
+    }
+  }
+  return sliding;
+}
+
 Result<std::vector<Window>> read_optional_windows(const FamilySource& source, int layers) {
   std::vector<Window> windows(static_cast<size_t>(layers));
   if (source.gguf()) return windows;
@@ -255,21 +322,9 @@ Result<std::vector<Window>> read_optional_windows(const FamilySource& source, in
   BUTTER_ASSIGN(const bool use, attributes.get_bool_or("use_sliding_window", false));
   if (!use || attributes.kind("sliding_window") == AttributeKind::kAbsent) return windows;
   BUTTER_ASSIGN(const int64_t width, attributes.require_int("sliding_window", 1, kMaxPositions));
-  if (attributes.kind("layer_types") != AttributeKind::kAbsent) {
-    BUTTER_ASSIGN(const auto types, attributes.get_strings("layer_types"));
-    if (static_cast<int>(types.size()) != layers) {
-      return fail(StatusCode::kCorrupt, "layer_types has {} entries; {}, one a layer, are expected",
-                  types.size(), layers);
-    }
-    for (size_t i = 0; i < types.size(); ++i) {
-      if (types[i] == "sliding_attention") {
-        windows[i] = Window{width, 0};
-      } else if (types[i] != "full_attention") {
-        return fail(StatusCode::kUnsupported,
-                    "layer_types[{}] is \"{}\"; full_attention or sliding_attention is expected", i,
-                    types[i]);
-      }
-    }
+  BUTTER_ASSIGN(const auto sliding, read_sliding_layers(attributes, layers));
+  if (!sliding.empty()) {
+    for (size_t i = 0; i < sliding.size(); ++i) windows[i] = sliding[i] ? Window{width, 0} : Window{};
     return windows;
   }
   BUTTER_ASSIGN(const int64_t first, attributes.require_int_or("max_window_layers", 28, 0, kMaxLayers));

@@ -4,10 +4,13 @@
 // standard tensor names of the file's format (families.md sections 5 and 6).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "families/family.h"
+#include "families/tensor_names.h"
 
 namespace butter {
 
@@ -22,15 +25,29 @@ struct DenseConfig {
   int64_t max_positions = 0;
   float norm_eps = 0;
   Activation activation = Activation::kSilu;
-  RopeTable rope;
+  std::vector<RopeTable> ropes;                 // the first is what the configuration says for all layers
+  std::vector<std::optional<int>> layer_ropes;  // each layer's, or none; empty: all turn by the first
   bool tied = false;
 
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;
+  bool fused_qkv = false;       // q, k and v rows in one tensor
+  bool fused_gate_up = false;   // gate and up rows
+  bool centred_norms = false;   // all multiply by 1 + w
+  bool post_norms = false;      // of both branches
   bool permuted_qk = false;     // GGUF rows of q and k are in adjacent-pair order
   std::vector<Window> windows;  // one a layer; empty: none has one
+
+  std::optional<float> attention_scale;  // none: 1 / sqrt(head_dim)
+  float embedding_scale = 1;
+  float residual_multiplier = 1;
+  float logit_multiplier = 1;
+  float logit_cap = 0;
+
+  // Hugging Face names that are not the standard ones, of layers: "mlp.gate_proj".
+  std::map<TensorRole, const char*> hf_names;
 };
 
 // Values that a key gets when it is absent; each family has its own.
@@ -40,12 +57,19 @@ struct DenseDefaults {
   double norm_eps = 1e-6;
   double rope_theta = 10000;
   bool tied = false;
+  // Keys of config.json.
+  const char* ffn_key = "intermediate_size";
+  const char* activation_key = "hidden_act";
+  const char* activation = "silu";
 };
 
 Result<DenseConfig> read_dense(const FamilySource& source, const DenseDefaults& defaults);
 
 // The spec with standard tensor names.
 Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config);
+
+// Whether each layer is a sliding one, as layer_types says; nothing where the key is absent.
+Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int layers);
 
 // Windows of Qwen configs: only with use_sliding_window, in layers from max_window_layers on, or as
 // layer_types says (families.md 6.3).

@@ -3,8 +3,12 @@
 #include <cstring>
 
 #include "families/family.h"
+#include "families/gemma.h"
+#include "families/granite.h"
 #include "families/llama.h"
+#include "families/phi.h"
 #include "families/qwen.h"
+#include "families/smollm.h"
 
 namespace butter {
 namespace {
@@ -15,6 +19,14 @@ const std::vector<Family>& families() {
       {"mistral", {"mistral"}, {"MistralForCausalLM"}, {"mistral3"}, mistral_spec},
       {"qwen2", {"qwen2"}, {"Qwen2ForCausalLM"}, {"qwen2"}, qwen2_spec},
       {"qwen3", {"qwen3"}, {"Qwen3ForCausalLM"}, {"qwen3"}, qwen3_spec},
+      {"smollm3", {"smollm3"}, {"SmolLM3ForCausalLM"}, {"smollm3"}, smollm3_spec},
+      {"phi3", {"phi3"}, {"Phi3ForCausalLM"}, {"phi3"}, phi3_spec},
+      {"gemma3",
+       {"gemma3_text", "gemma3"},
+       {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
+       {"gemma3"},
+       gemma3_spec},
+      {"granite", {"granitemoehybrid"}, {"GraniteMoeHybridForCausalLM"}, {"granite"}, granite_spec},
   };
   return table;
 }

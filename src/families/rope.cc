@@ -116,11 +116,17 @@ Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double de
   }
   BUTTER_ASSIGN(const double outer_theta,
                 config.require_float_or("rope_theta", default_theta, 1e-3, kMaxTheta));
-  BUTTER_ASSIGN(const double theta, scaling.require_float_or("rope_theta", outer_theta, 1e-3, kMaxTheta));
   BUTTER_ASSIGN(const double outer_partial, config.require_float_or("partial_rotary_factor", 1, 0, 1));
-  BUTTER_ASSIGN(const double partial, scaling.require_float_or("partial_rotary_factor", outer_partial, 0, 1));
+  return read_hf_rope_object(scaling, head_dim, {outer_theta, outer_partial}, max_positions);
+}
+
+Result<RopeTable> read_hf_rope_object(const Attributes& scaling, int head_dim, const RopeDefaults& defaults,
+                                      int64_t max_positions) {
+  BUTTER_ASSIGN(const double theta, scaling.require_float_or("rope_theta", defaults.theta, 1e-3, kMaxTheta));
+  BUTTER_ASSIGN(const double partial,
+                scaling.require_float_or("partial_rotary_factor", defaults.partial, 0, 1));
   const int rotary = static_cast<int>(head_dim * partial);
-  BUTTER_TRY(check_rotary(rotary, head_dim, config.source()));
+  BUTTER_TRY(check_rotary(rotary, head_dim, "rope_parameters"));
 
   RopeTable table;
   table.inv_freq = plain_inv_freq(theta, rotary);

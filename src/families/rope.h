@@ -11,6 +11,14 @@ namespace butter {
 Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double default_theta,
                                int64_t max_positions);
 
+// From an object of rope parameters, which may say its own theta and partial factor.
+struct RopeDefaults {
+  double theta = 10000;
+  double partial = 1;
+};
+Result<RopeTable> read_hf_rope_object(const Attributes& parameters, int head_dim,
+                                      const RopeDefaults& defaults, int64_t max_positions);
+
 // From GGUF metadata (`prefix` is "llama.") and, where the file has one, the tensor rope_freqs of divisors.
 Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& prefix, int head_dim,
                                  double default_theta);

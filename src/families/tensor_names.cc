@@ -14,6 +14,8 @@ NamePair names_of(TensorRole role) {
   switch (role) {
     case TensorRole::kPreNorm:
       return {"input_layernorm", "attn_norm"};
+    case TensorRole::kQkv:
+      return {"self_attn.qkv_proj", "attn_qkv"};
     case TensorRole::kQ:
       return {"self_attn.q_proj", "attn_q"};
     case TensorRole::kK:
@@ -26,8 +28,14 @@ NamePair names_of(TensorRole role) {
       return {"self_attn.q_norm", "attn_q_norm"};
     case TensorRole::kKNorm:
       return {"self_attn.k_norm", "attn_k_norm"};
+    case TensorRole::kMixerPostNorm:
+      return {"post_attention_layernorm", "post_attention_norm"};
     case TensorRole::kFfnNorm:
       return {"post_attention_layernorm", "ffn_norm"};
+    case TensorRole::kFfnPostNorm:
+      return {"post_feedforward_layernorm", "post_ffw_norm"};
+    case TensorRole::kGateUp:
+      return {"mlp.gate_up_proj", "ffn_up"};
     case TensorRole::kGate:
       return {"mlp.gate_proj", "ffn_gate"};
     case TensorRole::kUp:

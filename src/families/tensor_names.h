@@ -9,13 +9,17 @@ namespace butter {
 
 enum class TensorRole {
   kPreNorm,
+  kQkv,  // q, k and v rows in one tensor
   kQ,
   kK,
   kV,
   kO,
   kQNorm,
   kKNorm,
+  kMixerPostNorm,
   kFfnNorm,
+  kFfnPostNorm,
+  kGateUp,  // gate rows, then up rows
   kGate,
   kUp,
   kDown,  // of a layer

@@ -108,6 +108,20 @@ struct ActivateMulOp {
   Activation activation = Activation::kSilu;
 };
 
+// out += multiplier · in
+struct AddOp {
+  SlotId in = kNone;
+  SlotId out = kNone;
+  float multiplier = 1;
+};
+
+// y = multiplier · out; out = cap · tanh(y / cap), or y where cap is 0.
+struct ScaleOp {
+  SlotId out = kNone;
+  float multiplier = 1;
+  float cap = 0;
+};
+
 // Rows of `in` whose logits were asked for, in order.
 struct GatherRowsOp {
   SlotId in = kNone;
@@ -115,7 +129,7 @@ struct GatherRowsOp {
 };
 
 using Op = std::variant<EmbedOp, RmsNormOp, LinearOp, RopeOp, WriteKvOp, SealOp, AttendOp, ActivateMulOp,
-                        GatherRowsOp>;
+                        AddOp, ScaleOp, GatherRowsOp>;
 
 // The slot that an op leaves its result in, for traces; kNone where it leaves none (write kv, seal).
 SlotId written_slot(const Op& op);

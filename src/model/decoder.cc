@@ -40,7 +40,7 @@ class ProgramBuilder {
 
   Status add_embedding() {
     BUTTER_ASSIGN(const WeightId table, weights_.linear(spec_.embedding));
-    add_op(EmbedOp{table, 1.0f, x_}, "embedding");
+    add_op(EmbedOp{table, spec_.embedding_scale, x_}, "embedding");
     return {};
   }
 
@@ -76,27 +76,39 @@ class ProgramBuilder {
     return made;
   }
 
-  // x += W·in + b
-  Status add_residual(const LinearSpec& spec, SlotId in, const char* what) {
+  // x += multiplier · post_norm(W·in + b)
+  Status add_residual(const LinearSpec& spec, SlotId in, const std::optional<NormSpec>& post_norm,
+                      const char* what) {
+    const float multiplier = spec_.layers[static_cast<size_t>(layer_)].residual_multiplier;
     LinearOp op;
     op.in = in;
     op.count = 1;
-    BUTTER_ASSIGN(op.parts[0], part(spec, x_));
-    op.parts[0].accumulate = true;
+    if (!post_norm) {
+      BUTTER_ASSIGN(op.parts[0], part(spec, x_));
+      op.parts[0].accumulate = true;
+      op.parts[0].multiplier = multiplier;
+      add_op(op, what);
+      return {};
+    }
+    const SlotId branch = slot("branch", spec_.hidden);
+    BUTTER_ASSIGN(op.parts[0], part(spec, branch));
     add_op(op, what);
+    BUTTER_ASSIGN(const RmsNormOp normed, norm(*post_norm, branch, branch));
+    add_op(normed, "post norm");
+    add_op(AddOp{branch, x_, multiplier}, "residual");
     return {};
   }
 
   Status add_layer(const LayerSpec& layer) {
     BUTTER_ASSIGN(const RmsNormOp pre_norm, norm(layer.pre_norm, x_, h_));
     add_op(pre_norm, "mixer norm");
-    BUTTER_TRY(std::visit([&](const auto& mixer) { return add_mixer(mixer); }, layer.mixer));
+    BUTTER_TRY(std::visit([&](const auto& mixer) { return add_mixer(mixer, layer); }, layer.mixer));
     BUTTER_ASSIGN(const RmsNormOp ffn_norm, norm(layer.ffn_norm, x_, h_));
     add_op(ffn_norm, "ffn norm");
-    return std::visit([&](const auto& ffn) { return add_ffn(ffn); }, layer.ffn);
+    return std::visit([&](const auto& ffn) { return add_ffn(ffn, layer); }, layer.ffn);
   }
 
-  Status add_mixer(const AttentionSpec& attention) {
+  Status add_mixer(const AttentionSpec& attention, const LayerSpec& layer) {
     const int q_width = attention.heads * attention.head_dim;
     const int kv_width = attention.kv_heads * attention.head_dim;
     const SlotId q = slot("q", q_width), k = slot("k", kv_width), v = slot("v", kv_width);
@@ -118,10 +130,10 @@ class ProgramBuilder {
     add_op(SealOp{kv_layer_}, "seal");
     add_op(AttendOp{q, mixed, kv_layer_, attention.heads, attention.scale}, "attend");
     ++kv_layer_;
-    return add_residual(attention.o, mixed, "attention out");
+    return add_residual(attention.o, mixed, layer.mixer_post_norm, "attention out");
   }
 
-  Status add_ffn(const GatedFfnSpec& ffn) {
+  Status add_ffn(const GatedFfnSpec& ffn, const LayerSpec& layer) {
     const SlotId gate = slot("gate", ffn.width), up = slot("up", ffn.width);
     LinearOp gate_up;
     gate_up.in = h_;
@@ -131,7 +143,7 @@ class ProgramBuilder {
     add_op(gate_up, "gate up");
     const SlotId activated = slot("activated", ffn.width);
     add_op(ActivateMulOp{gate, up, activated, ffn.activation}, "activation");
-    return add_residual(ffn.down, activated, "ffn out");
+    return add_residual(ffn.down, activated, layer.ffn_post_norm, "ffn out");
   }
 
   Status add_head() {
@@ -147,6 +159,8 @@ class ProgramBuilder {
     head.parts[0].out = program_.logits;
     BUTTER_ASSIGN(head.parts[0].weight, weights_.linear(spec_.head ? *spec_.head : spec_.embedding));
     add_op(head, "head");
+    if (spec_.logit_multiplier != 1 || spec_.logit_cap != 0)
+      add_op(ScaleOp{program_.logits, spec_.logit_multiplier, spec_.logit_cap}, "logit scale");
     return {};
   }
 

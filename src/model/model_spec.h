@@ -3,7 +3,8 @@
 // mixer or feed-forward here, never a question about the family.
 //
 // Shapes are (out, in). See docs/families.md for the equations; a layer is
-//   h = pre_norm(x); x += mixer(h); h = ffn_norm(x); x += ffn(h)
+//   h = pre_norm(x); x += r · post_norm(mixer(h)); h = ffn_norm(x); x += r · post_norm(ffn(h))
+// and the logits are cap · tanh(m · head(final_norm(x)) / cap), with the parts that the spec has.
 #pragma once
 
 #include <optional>
@@ -24,6 +25,10 @@ struct TensorRef {
   // adjacent (new row 2i + s = old row s·D/2 + i). The number of heads to undo that for; 0: rows are as they
   // should be.
   int permuted_heads = 0;
+  // Where several matrices are stored as one, above one another: the first row of this one, and how many rows
+  // all of them have. 0: the tensor is this one alone.
+  int64_t first_row = 0;
+  int64_t stored_rows = 0;
 };
 
 struct NormSpec {
@@ -62,8 +67,11 @@ using FfnSpec = std::variant<GatedFfnSpec>;
 struct LayerSpec {
   NormSpec pre_norm;
   MixerSpec mixer;
+  std::optional<NormSpec> mixer_post_norm;  // of what the mixer gives, before it is added
   NormSpec ffn_norm;
   FfnSpec ffn;
+  std::optional<NormSpec> ffn_post_norm;
+  float residual_multiplier = 1;  // of both branches
 };
 
 struct ModelSpec {
@@ -72,8 +80,11 @@ struct ModelSpec {
   int hidden = 0;
   int64_t max_positions = 0;  // as advertised
   TensorRef embedding;
+  float embedding_scale = 1;
   std::optional<TensorRef> head;  // none: tied to the embedding
   NormSpec final_norm;
+  float logit_multiplier = 1;
+  float logit_cap = 0;  // 0: none
   std::vector<RopeTable> rope_tables;
   std::vector<LayerSpec> layers;
   DType kv_dtype = DType::kF16;  // of raw rows: the checkpoint's 16-bit type

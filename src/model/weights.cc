@@ -40,9 +40,20 @@ Result<TensorView> WeightLoader::unpermute(const TensorRef& ref, const TensorVie
   return view;
 }
 
+// The rows of the checkpoint that a reference means.
+Result<TensorView> WeightLoader::find_rows(const TensorRef& ref) const {
+  if (ref.stored_rows == 0) return checkpoint_.require_tensor(ref.name, ref.shape);
+  BUTTER_CHECK(ref.shape.rank() == 2 && ref.first_row + ref.shape[0] <= ref.stored_rows);
+  BUTTER_ASSIGN(TensorView view, checkpoint_.require_tensor(ref.name, Shape{ref.stored_rows, ref.shape[1]}));
+  view.data = view.row(ref.first_row);
+  view.shape = ref.shape;
+  return view;
+}
+
 Result<WeightId> WeightLoader::load(const TensorRef& ref, LoadFn load_on_device) {
-  if (const auto known = handles_.find(ref.name); known != handles_.end()) return known->second;
-  BUTTER_ASSIGN(const TensorView stored, checkpoint_.require_tensor(ref.name, ref.shape));
+  const std::pair key{ref.name, ref.first_row};
+  if (const auto known = handles_.find(key); known != handles_.end()) return known->second;
+  BUTTER_ASSIGN(const TensorView stored, find_rows(ref));
   const bool permuted = ref.permuted_heads > 0;
   TensorView view = stored;
   if (permuted) {
@@ -54,7 +65,7 @@ Result<WeightId> WeightLoader::load(const TensorRef& ref, LoadFn load_on_device)
   BUTTER_TRY(checkpoint_.check_undamaged());
   done_bytes_ += stored.bytes();
   if (progress_) progress_(done_bytes_);
-  handles_[ref.name] = weight.id;
+  handles_[key] = weight.id;
   return weight.id;
 }
 

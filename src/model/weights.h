@@ -6,8 +6,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <unordered_map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -34,12 +36,13 @@ class WeightLoader {
   using LoadFn = Result<Device::LoadedWeight> (Device::*)(const std::string&, const TensorView&);
 
   Result<WeightId> load(const TensorRef& ref, LoadFn load_on_device);
+  Result<TensorView> find_rows(const TensorRef& ref) const;
   Result<TensorView> unpermute(const TensorRef& ref, const TensorView& stored);
 
   Checkpoint& checkpoint_;
   Device& device_;
   Progress progress_;
-  std::unordered_map<std::string, WeightId> handles_;
+  std::map<std::pair<std::string, int64_t>, WeightId> handles_;  // by name and first row
   std::vector<Buffer> buffers_;
   int64_t done_bytes_ = 0;
 };

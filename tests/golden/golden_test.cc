@@ -109,14 +109,16 @@ class GoldenTest : public testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
-                         testing::Values("llama", "llama3_scaled", "mistral_swa", "qwen2", "qwen3"),
+                         testing::Values("llama", "llama3_scaled", "mistral_swa", "qwen2", "qwen3", "smollm3",
+                                         "phi3", "gemma3", "granite4_dense"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 // Families of which GGUF says all: its Llama architecture has no key for Mistral's window.
 class GgufGoldenTest : public GoldenTest {};
 
 INSTANTIATE_TEST_SUITE_P(Families, GgufGoldenTest,
-                         testing::Values("llama", "llama3_scaled", "qwen2", "qwen3"),
+                         testing::Values("llama", "llama3_scaled", "qwen2", "qwen3", "smollm3", "phi3",
+                                         "gemma3", "granite4_dense"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST_P(GoldenTest, ReferenceDeviceGivesTheRecordedLogits) {

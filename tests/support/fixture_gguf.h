@@ -25,7 +25,7 @@ struct FixtureGgufOptions {
 namespace fixture_gguf {
 
 // "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"
-inline std::string gguf_name(const std::string& hf) {
+inline std::string gguf_name(const std::string& hf, const std::string& architecture) {
   static const std::pair<const char*, const char*> parts[] = {{"model.embed_tokens", "token_embd"},
                                                               {"model.norm", "output_norm"},
                                                               {"lm_head", "output"},
@@ -38,10 +38,20 @@ inline std::string gguf_name(const std::string& hf) {
                                                               {"self_attn.o_proj", "attn_output"},
                                                               {"self_attn.q_norm", "attn_q_norm"},
                                                               {"self_attn.k_norm", "attn_k_norm"},
+                                                              {"self_attn.qkv_proj", "attn_qkv"},
+                                                              {"pre_feedforward_layernorm", "ffn_norm"},
+                                                              {"post_feedforward_layernorm", "post_ffw_norm"},
+                                                              {"mlp.gate_up_proj", "ffn_up"},
+                                                              {"shared_mlp.output_linear", "ffn_down"},
                                                               {"mlp.gate_proj", "ffn_gate"},
                                                               {"mlp.up_proj", "ffn_up"},
                                                               {"mlp.down_proj", "ffn_down"}};
   std::string name = hf;
+  if (architecture == "gemma3") {  // whose norm of that name stands behind attention
+    const std::string post_norm = "post_attention_layernorm";
+    if (const size_t at = name.find(post_norm); at != std::string::npos)
+      name.replace(at, post_norm.size(), "post_attention_norm");
+  }
   for (const auto& [from, to] : parts) {
     if (const size_t at = name.find(from); at != std::string::npos) name.replace(at, std::strlen(from), to);
   }
@@ -75,12 +85,65 @@ inline std::vector<float> llama3_divisors(const Attributes& scaling, int head_di
   return divisors;
 }
 
+inline std::string architecture_of(const std::string& family) {
+  if (family == "mistral") return "llama";
+  if (family == "granitemoehybrid") return "granite";
+  return family == "gemma3_text" ? "gemma3" : family;
+}
+
+// What the families' own configurations say beside the common keys.
+inline void write_family_keys(const Fixture& fixture, const std::string& architecture, GgufWriter& writer) {
+  const auto copy = [&](const char* from, const char* to) {
+    writer.value<float>(architecture + to, static_cast<float>(*fixture.config.get_float(from)));
+  };
+  if (architecture == "granite") {
+    copy("embedding_multiplier", ".embedding_scale");
+    copy("residual_multiplier", ".residual_scale");
+    copy("attention_multiplier", ".attention.scale");
+    copy("logits_scaling", ".logit_scale");
+  }
+  if (architecture == "gemma3") {
+    writer.value<uint32_t>(architecture + ".attention.sliding_window",
+                           static_cast<uint32_t>(fixture.number("sliding_window")));
+    writer.value<uint32_t>(architecture + ".attention.sliding_window_pattern", 4);
+  }
+}
+
+// A tensor under its GGUF name, or the two that it is stored as there.
+struct NamedTensor {
+  std::string name;
+  FloatTensor tensor;
+};
+inline std::vector<NamedTensor> converted(const std::string& hf_name, const FloatTensor& tensor,
+                                          const std::string& architecture, int head_dim) {
+  const std::string merged = "shared_mlp.input_linear";
+  if (const size_t at = hf_name.find(merged); at != std::string::npos) {
+    std::vector<NamedTensor> parts;
+    const int64_t rows = tensor.shape[0] / 2, columns = tensor.shape[1];
+    for (int part = 0; part < 2; ++part) {
+      std::string name = hf_name;
+      name.replace(at, merged.size(), part == 0 ? "ffn_gate" : "ffn_up");
+      const auto begin = tensor.values.begin() + part * rows * columns;
+      parts.push_back({gguf_name(name, architecture),
+                       {Shape{rows, columns}, std::vector<float>(begin, begin + rows * columns)}});
+    }
+    return parts;
+  }
+  NamedTensor named{gguf_name(hf_name, architecture), tensor};
+  const auto has = [&](const char* part) { return named.name.find(part) != std::string::npos; };
+  const bool permutes = architecture == "llama" || architecture == "smollm3" || architecture == "granite";
+  if (permutes && (has("attn_q.") || has("attn_k."))) named.tensor.values = permute_rows(tensor, head_dim);
+  if (architecture == "gemma3" && has("norm")) {
+    for (float& value : named.tensor.values) value += 1;
+  }
+  return {named};
+}
+
 }  // namespace fixture_gguf
 
 inline void write_fixture_gguf(const Fixture& fixture, const std::string& path,
                                const FixtureGgufOptions& options = {}) {
-  const bool is_llama = fixture.family() == "llama" || fixture.family() == "mistral";
-  const std::string architecture = is_llama ? "llama" : fixture.family();
+  const std::string architecture = fixture_gguf::architecture_of(fixture.family());
   const auto key = [&](const char* name) { return architecture + "." + name; };
   const auto count = [&](const char* name) { return static_cast<uint32_t>(fixture.number(name)); };
   GgufWriter writer;
@@ -95,17 +158,17 @@ inline void write_fixture_gguf(const Fixture& fixture, const std::string& path,
   writer.value<uint32_t>(key("vocab_size"), count("vocab_size"));
   writer.value<float>(key("attention.layer_norm_rms_epsilon"),
                       static_cast<float>(*fixture.config.get_float("rms_norm_eps")));
-  const Attributes rope = *fixture.config.get_object("rope_parameters");
+  Attributes rope = *fixture.config.get_object("rope_parameters");
+  if (rope.kind("full_attention") != AttributeKind::kAbsent) rope = *rope.get_object("full_attention");
   writer.value<float>(key("rope.freq_base"), static_cast<float>(*rope.get_float("rope_theta")));
   writer.value<uint32_t>(key("rope.dimension_count"), static_cast<uint32_t>(fixture.head_dim()));
-  for (const auto& [hf_name, tensor] : fixture.weights) {
-    const std::string name = fixture_gguf::gguf_name(hf_name);
-    const bool rotated =
-        name.find("attn_q.") != std::string::npos || name.find("attn_k.") != std::string::npos;
-    std::vector<float> values =
-        is_llama && rotated ? fixture_gguf::permute_rows(tensor, fixture.head_dim()) : tensor.values;
-    if (options.edit) options.edit(name, values);
-    writer.floats(name, tensor.shape.rank() == 2 ? options.linear : DType::kF32, tensor.shape, values);
+  fixture_gguf::write_family_keys(fixture, architecture, writer);
+  for (const auto& [hf_name, stored] : fixture.weights) {
+    for (auto& [name, tensor] : fixture_gguf::converted(hf_name, stored, architecture, fixture.head_dim())) {
+      if (options.edit) options.edit(name, tensor.values);
+      writer.floats(name, tensor.shape.rank() == 2 ? options.linear : DType::kF32, tensor.shape,
+                    tensor.values);
+    }
   }
   if (*rope.get_string_or("rope_type", "default") == "llama3") {
     const std::vector<float> divisors = fixture_gguf::llama3_divisors(rope, fixture.head_dim());

@@ -8,9 +8,10 @@
 //   rows
 //           every worker makes the input for itself, which is quicker than meeting at a barrier; then each
 //           owns a slice of the output columns
-//   seal, attend, gather
+//   seal, attend, scale, gather
 // Who does what depends on the number of workers; what is computed does not.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/check.h"
@@ -28,7 +29,7 @@ namespace {
 // Up to so many rows every worker prepares linear inputs for itself.
 constexpr int kPrivateRows = 4;
 
-enum class PhaseKind : uint8_t { kRows, kLinear, kSeal, kAttend, kGather };
+enum class PhaseKind : uint8_t { kRows, kLinear, kSeal, kAttend, kScale, kGather };
 
 struct Phase {
   PhaseKind kind = PhaseKind::kRows;
@@ -39,7 +40,7 @@ struct Phase {
 bool is_row_op(const Op& op) {
   return std::holds_alternative<EmbedOp>(op) || std::holds_alternative<RmsNormOp>(op) ||
          std::holds_alternative<RopeOp>(op) || std::holds_alternative<WriteKvOp>(op) ||
-         std::holds_alternative<ActivateMulOp>(op);
+         std::holds_alternative<ActivateMulOp>(op) || std::holds_alternative<AddOp>(op);
 }
 
 // The slot that a norm or activation writes; kNone for other ops.
@@ -72,6 +73,7 @@ std::vector<Phase> group_phases(const std::vector<Op>& ops) {
       if (std::holds_alternative<LinearOp>(ops[i])) phase.kind = PhaseKind::kLinear;
       if (std::holds_alternative<SealOp>(ops[i])) phase.kind = PhaseKind::kSeal;
       if (std::holds_alternative<AttendOp>(ops[i])) phase.kind = PhaseKind::kAttend;
+      if (std::holds_alternative<ScaleOp>(ops[i])) phase.kind = PhaseKind::kScale;
       if (std::holds_alternative<GatherRowsOp>(ops[i])) phase.kind = PhaseKind::kGather;
     }
     i = phase.end;
@@ -346,6 +348,8 @@ class CpuDevice final : public Device {
         return run_seal(std::get<SealOp>(ops[phase.first]), step);
       case PhaseKind::kAttend:
         return run_attend(std::get<AttendOp>(ops[phase.first]), step);
+      case PhaseKind::kScale:
+        return run_scale(std::get<ScaleOp>(ops[phase.first]), step);
       case PhaseKind::kGather:
         return run_gather(std::get<GatherRowsOp>(ops[phase.first]), step);
     }
@@ -408,6 +412,13 @@ class CpuDevice final : public Device {
       float* to = out != nullptr ? out + r * width : step.program.row(op.out, r);
       elementwise_.activate_mul(op.activation, step.program.row(op.gate, r), step.program.row(op.up, r),
                                 width, to);
+    }
+  }
+
+  void run_rows(const AddOp& op, const StepContext& step, IndexRange rows, float*) {
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      elementwise_.add(step.program.row(op.in, r), op.multiplier, step.program.width(op.in),
+                       step.program.row(op.out, r));
     }
   }
 
@@ -501,6 +512,18 @@ class CpuDevice final : public Device {
     batch.scale = op.scale;
     batch.products = products_;
     cpu::attend(batch, isa_, step.program.attend, step.worker);
+  }
+
+  // A few rows, as wide as the vocabulary: workers split the columns.
+  void run_scale(const ScaleOp& op, const StepContext& step) {
+    constexpr int64_t kGrain = 16;
+    const IndexRange own = step.worker.slice(step.program.width(op.out), kGrain);
+    for (int64_t row = 0; row < step.rows_of(op.out); ++row) {
+      float* out = step.program.row(op.out, row);
+      elementwise_.scale(op.multiplier, own.end - own.begin, out + own.begin);
+      if (op.cap == 0) continue;
+      for (int64_t i = own.begin; i < own.end; ++i) out[i] = op.cap * std::tanh(out[i] / op.cap);
+    }
   }
 
   void run_gather(const GatherRowsOp& op, const StepContext& step) {

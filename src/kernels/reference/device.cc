@@ -234,6 +234,16 @@ class ReferenceDevice final : public Device {
                             row(step, op.out, 0));
   }
 
+  void run(const AddOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    const int64_t count = rows(step, op.in, inputs) * width(step, op.in);
+    reference::add(op.multiplier, row(step, op.in, 0), count, row(step, op.out, 0));
+  }
+
+  void run(const ScaleOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    const int64_t count = rows(step, op.out, inputs) * width(step, op.out);
+    reference::scale(op.multiplier, op.cap, count, row(step, op.out, 0));
+  }
+
   void run(const GatherRowsOp& op, ReferenceProgram& step, const StepInputs& inputs) {
     for (size_t i = 0; i < inputs.logit_rows.size(); ++i) {
       std::memcpy(row(step, op.out, static_cast<int64_t>(i)), row(step, op.in, inputs.logit_rows[i]),

@@ -64,4 +64,15 @@ void activate_mul(Activation activation, const float* gate, const float* up, int
   for (int64_t i = 0; i < count; ++i) out[i] = activate(activation, gate[i]) * up[i];
 }
 
+void add(float multiplier, const float* in, int64_t count, float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] += multiplier * in[i];
+}
+
+void scale(float multiplier, float cap, int64_t count, float* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float y = multiplier * out[i];
+    out[i] = cap == 0 ? y : cap * std::tanh(y / cap);
+  }
+}
+
 }  // namespace butter::reference

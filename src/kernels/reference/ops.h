@@ -35,4 +35,10 @@ float activate(Activation activation, float x);
 // out = act(gate) · up. out may be either input.
 void activate_mul(Activation activation, const float* gate, const float* up, int64_t count, float* out);
 
+// out += multiplier · in
+void add(float multiplier, const float* in, int64_t count, float* out);
+
+// y = multiplier · out; out = cap · tanh(y / cap), or y where cap is 0.
+void scale(float multiplier, float cap, int64_t count, float* out);
+
 }  // namespace butter::reference
