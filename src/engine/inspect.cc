@@ -24,6 +24,8 @@ const char* activation_name(Activation activation) {
       return "gelu";
     case Activation::kGeluTanh:
       return "gelu (tanh)";
+    case Activation::kSigmoid:
+      return "sigmoid";
   }
   return "";
 }

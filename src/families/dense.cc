@@ -157,6 +157,8 @@ class SpecBuilder {
     spec.embedding = weight(TensorRole::kEmbedding, -1, Shape{config_.vocabulary, config_.hidden});
     if (!tied()) spec.head = weight(TensorRole::kHead, -1, Shape{config_.vocabulary, config_.hidden});
     spec.final_norm = norm(TensorRole::kFinalNorm, -1, config_.hidden);
+    if (config_.plain_final_norm) spec.final_norm.centred = false;
+    if (config_.embedding_norm) spec.embedding_norm = NormSpec{std::nullopt, config_.norm_eps, false};
     spec.rope_tables = config_.ropes;
     spec.embedding_scale = config_.embedding_scale;
     spec.logit_multiplier = config_.logit_multiplier;
@@ -180,9 +182,15 @@ class SpecBuilder {
   }
 
   std::string name(TensorRole role, int layer) const {
+    constexpr std::string_view kUsual = "model.";
     const auto own = config_.hf_names.find(role);
-    if (source_.gguf() || own == config_.hf_names.end()) return tensor_name(source_.format, role, layer);
-    return fmt::format("model.layers.{}.{}", layer, own->second);
+    if (source_.gguf() || own == config_.hf_names.end()) {
+      const std::string usual = tensor_name(source_.format, role, layer);
+      if (source_.gguf() || usual.rfind(kUsual, 0) != 0) return usual;
+      return config_.hf_prefix + usual.substr(kUsual.size());
+    }
+    if (layer < 0) return own->second;
+    return fmt::format("{}layers.{}.{}", config_.hf_prefix, layer, own->second);
   }
 
   TensorRef weight(TensorRole role, int layer, Shape shape, const char* suffix = ".weight") const {
@@ -229,6 +237,8 @@ class SpecBuilder {
     if (config_.post_norms) {
       spec.mixer_post_norm = norm(TensorRole::kMixerPostNorm, layer, config_.hidden);
       spec.ffn_post_norm = norm(TensorRole::kFfnPostNorm, layer, config_.hidden);
+      if (config_.post_norm_eps > 0)
+        spec.mixer_post_norm->eps = spec.ffn_post_norm->eps = config_.post_norm_eps;
     }
     spec.residual_multiplier = config_.residual_multiplier;
     return spec;
@@ -241,6 +251,10 @@ class SpecBuilder {
     spec.head_dim = config_.head_dim;
     add_qkv(layer, spec);
     spec.o = linear(TensorRole::kO, layer, config_.hidden, config_.heads * config_.head_dim, config_.o_bias);
+    if (config_.output_gate > 0)
+      spec.gate = linear(TensorRole::kOutputGate, layer, config_.output_gate, config_.hidden, false);
+    if (config_.weightless_qk_norm)
+      spec.q_norm = spec.k_norm = NormSpec{std::nullopt, config_.norm_eps, false};
     if (config_.qk_norm) {
       spec.q_norm = norm(TensorRole::kQNorm, layer, config_.head_dim);
       spec.k_norm = norm(TensorRole::kKNorm, layer, config_.head_dim);

@@ -33,10 +33,15 @@ struct DenseConfig {
   bool o_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;
+  bool weightless_qk_norm = false;
+  int output_gate = 0;          // rows of attention's output gate: heads, or heads · head_dim; 0: none
   bool fused_qkv = false;       // q, k and v rows in one tensor
   bool fused_gate_up = false;   // gate and up rows
   bool centred_norms = false;   // all multiply by 1 + w
   bool post_norms = false;      // of both branches
+  float post_norm_eps = 0;      // 0: norm_eps
+  bool embedding_norm = false;  // without weight
+  bool plain_final_norm = false;  // not centred, whatever the others are
   bool permuted_qk = false;     // GGUF rows of q and k are in adjacent-pair order
   std::vector<Window> windows;  // one a layer; empty: none has one
 
@@ -46,8 +51,9 @@ struct DenseConfig {
   float logit_multiplier = 1;
   float logit_cap = 0;
 
-  // Hugging Face names that are not the standard ones, of layers: "mlp.gate_proj".
+  // Hugging Face names that are not the standard ones: "model.norm"; of layers, "mlp.gate_proj".
   std::map<TensorRole, const char*> hf_names;
+  const char* hf_prefix = "model.";  // of layers, and of the standard names that begin with it
 };
 
 // Values that a key gets when it is absent; each family has its own.

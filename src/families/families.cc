@@ -6,9 +6,11 @@
 #include "families/gemma.h"
 #include "families/granite.h"
 #include "families/llama.h"
+#include "families/muse.h"
 #include "families/phi.h"
 #include "families/qwen.h"
 #include "families/smollm.h"
+#include "families/spark.h"
 
 namespace butter {
 namespace {
@@ -26,6 +28,12 @@ const std::vector<Family>& families() {
        {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
        {"gemma3"},
        gemma3_spec},
+      {"spark2_5", {"spark2_5"}, {"Spark2_5ForCausalLM"}, {}, spark2_5_spec},
+      {"muse_glimmer",
+       {"muse_glimmer_text", "muse_glimmer"},
+       {"MuseGlimmerForConditionalGeneration"},
+       {"muse-glimmer"},
+       muse_glimmer_spec},
       {"granite", {"granitemoehybrid"}, {"GraniteMoeHybridForCausalLM"}, {"granite"}, granite_spec},
   };
   return table;

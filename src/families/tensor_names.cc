@@ -24,6 +24,8 @@ NamePair names_of(TensorRole role) {
       return {"self_attn.v_proj", "attn_v"};
     case TensorRole::kO:
       return {"self_attn.o_proj", "attn_output"};
+    case TensorRole::kOutputGate:
+      return {"self_attn.gate_proj", "attn_gate"};
     case TensorRole::kQNorm:
       return {"self_attn.q_norm", "attn_q_norm"};
     case TensorRole::kKNorm:

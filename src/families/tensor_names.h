@@ -14,6 +14,7 @@ enum class TensorRole {
   kK,
   kV,
   kO,
+  kOutputGate,
   kQNorm,
   kKNorm,
   kMixerPostNorm,

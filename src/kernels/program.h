@@ -61,10 +61,10 @@ struct LinearPart {
   float multiplier = 1;
 };
 
-// Up to three matrices that read the same rows (q, k, v; gate, up).
+// Up to four matrices that read the same rows (q, k, v, output gate; gate, up).
 struct LinearOp {
   SlotId in = kNone;
-  std::array<LinearPart, 3> parts;
+  std::array<LinearPart, 4> parts;
   int count = 0;
 };
 
@@ -98,9 +98,9 @@ struct AttendOp {
   float scale = 1;
 };
 
-enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh };
+enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kSigmoid };
 
-// out = act(gate) · up
+// out = act(gate) · up. A gate narrower than `up` has a value for each of equal runs of it (a gate a head).
 struct ActivateMulOp {
   SlotId gate = kNone;
   SlotId up = kNone;

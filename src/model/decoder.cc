@@ -41,6 +41,10 @@ class ProgramBuilder {
   Status add_embedding() {
     BUTTER_ASSIGN(const WeightId table, weights_.linear(spec_.embedding));
     add_op(EmbedOp{table, spec_.embedding_scale, x_}, "embedding");
+    if (spec_.embedding_norm) {
+      BUTTER_ASSIGN(const RmsNormOp normed, norm(*spec_.embedding_norm, x_, x_));
+      add_op(normed, "embedding norm");
+    }
     return {};
   }
 
@@ -119,6 +123,11 @@ class ProgramBuilder {
     BUTTER_ASSIGN(qkv.parts[0], part(attention.q, q));
     BUTTER_ASSIGN(qkv.parts[1], part(attention.k, k));
     BUTTER_ASSIGN(qkv.parts[2], part(attention.v, v));
+    if (attention.gate) {
+      const SlotId gate = slot("output gate", static_cast<int>(attention.gate->weight.shape[0]));
+      BUTTER_ASSIGN(qkv.parts[3], part(*attention.gate, gate));
+      qkv.count = 4;
+    }
     add_op(qkv, "qkv");
     BUTTER_TRY(add_head_norm(attention.q_norm, q, attention.heads));
     BUTTER_TRY(add_head_norm(attention.k_norm, k, attention.kv_heads));
@@ -130,6 +139,11 @@ class ProgramBuilder {
     add_op(SealOp{kv_layer_}, "seal");
     add_op(AttendOp{q, mixed, kv_layer_, attention.heads, attention.scale}, "attend");
     ++kv_layer_;
+    if (attention.gate) {
+      const SlotId gated = slot("gated attention", q_width);
+      add_op(ActivateMulOp{qkv.parts[3].out, mixed, gated, Activation::kSigmoid}, "output gate");
+      return add_residual(attention.o, gated, layer.mixer_post_norm, "attention out");
+    }
     return add_residual(attention.o, mixed, layer.mixer_post_norm, "attention out");
   }
 

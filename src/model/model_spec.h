@@ -47,6 +47,9 @@ struct AttentionSpec {
   int kv_heads = 0;
   int head_dim = 0;
   LinearSpec q, k, v, o;
+  // What attention gives is multiplied by the sigmoid of this, of the layer's normed input: a value a channel
+  // or, with as many rows as heads, a value a head.
+  std::optional<LinearSpec> gate;
   std::optional<NormSpec> q_norm, k_norm;  // per head, weight shared by all heads, before rope
   std::optional<int> rope_table;           // index into ModelSpec::rope_tables; none: no rotation
   float scale = 1;                         // of q·k
@@ -81,6 +84,7 @@ struct ModelSpec {
   int64_t max_positions = 0;  // as advertised
   TensorRef embedding;
   float embedding_scale = 1;
+  std::optional<NormSpec> embedding_norm;  // of scaled embeddings
   std::optional<TensorRef> head;  // none: tied to the embedding
   NormSpec final_norm;
   float logit_multiplier = 1;

@@ -62,6 +62,8 @@ inline Fixture load_fixture(const std::string& name) {
   const auto expected = Checkpoint::open(fixture.folder + "/expected.safetensors");
   BUTTER_CHECK(model && expected);
   fixture.config = model->config();
+  if (fixture.config.kind("text_config") == AttributeKind::kObject)
+    fixture.config = *fixture.config.get_object("text_config");
   for (const TensorEntry& entry : model->tensors()) {
     fixture.weights[std::string(entry.name)] = float_tensor(entry.view);
   }

@@ -38,6 +38,7 @@ inline std::string gguf_name(const std::string& hf, const std::string& architect
                                                               {"self_attn.o_proj", "attn_output"},
                                                               {"self_attn.q_norm", "attn_q_norm"},
                                                               {"self_attn.k_norm", "attn_k_norm"},
+                                                              {"self_attn.gate_proj", "attn_gate"},
                                                               {"self_attn.qkv_proj", "attn_qkv"},
                                                               {"pre_feedforward_layernorm", "ffn_norm"},
                                                               {"post_feedforward_layernorm", "post_ffw_norm"},
@@ -47,7 +48,10 @@ inline std::string gguf_name(const std::string& hf, const std::string& architect
                                                               {"mlp.up_proj", "ffn_up"},
                                                               {"mlp.down_proj", "ffn_down"}};
   std::string name = hf;
-  if (architecture == "gemma3") {  // whose norm of that name stands behind attention
+  if (const size_t at = name.find("language_model."); at != std::string::npos)
+    name.erase(at, std::strlen("language_model."));
+  if (architecture == "gemma3" ||
+      architecture == "muse-glimmer") {  // whose norm of that name stands behind attention
     const std::string post_norm = "post_attention_layernorm";
     if (const size_t at = name.find(post_norm); at != std::string::npos)
       name.replace(at, post_norm.size(), "post_attention_norm");
@@ -88,6 +92,7 @@ inline std::vector<float> llama3_divisors(const Attributes& scaling, int head_di
 inline std::string architecture_of(const std::string& family) {
   if (family == "mistral") return "llama";
   if (family == "granitemoehybrid") return "granite";
+  if (family == "muse_glimmer_text") return "muse-glimmer";
   return family == "gemma3_text" ? "gemma3" : family;
 }
 
@@ -102,9 +107,24 @@ inline void write_family_keys(const Fixture& fixture, const std::string& archite
     copy("attention_multiplier", ".attention.scale");
     copy("logits_scaling", ".logit_scale");
   }
-  if (architecture == "gemma3") {
+  if (architecture == "muse-glimmer") {
+    copy("output_multiplier", ".logit_scale");
+    copy("final_logit_softcapping", ".final_logit_softcapping");
+    const auto layers = static_cast<int>(fixture.number("num_hidden_layers"));
+    const std::vector<float> query(static_cast<size_t>(fixture.head_dim()),
+                                   static_cast<float>(*fixture.config.get_float("qk_scale_factor")));
+    const std::vector<float> key(query.size(), 1.0f);
+    for (int layer = 0; layer < layers; ++layer) {
+      const std::string block = "blk." + std::to_string(layer);
+      writer.floats(block + ".attn_q_norm.weight", DType::kF32, {fixture.head_dim()}, query);
+      writer.floats(block + ".attn_k_norm.weight", DType::kF32, {fixture.head_dim()}, key);
+    }
+  }
+  if (architecture == "gemma3" || architecture == "muse-glimmer") {
     writer.value<uint32_t>(architecture + ".attention.sliding_window",
                            static_cast<uint32_t>(fixture.number("sliding_window")));
+  }
+  if (architecture == "gemma3") {
     writer.value<uint32_t>(architecture + ".attention.sliding_window_pattern", 4);
   }
 }
@@ -131,9 +151,12 @@ inline std::vector<NamedTensor> converted(const std::string& hf_name, const Floa
   }
   NamedTensor named{gguf_name(hf_name, architecture), tensor};
   const auto has = [&](const char* part) { return named.name.find(part) != std::string::npos; };
-  const bool permutes = architecture == "llama" || architecture == "smollm3" || architecture == "granite";
+  const bool permutes = architecture == "llama" || architecture == "smollm3" || architecture == "granite" ||
+                        architecture == "muse-glimmer";
   if (permutes && (has("attn_q.") || has("attn_k."))) named.tensor.values = permute_rows(tensor, head_dim);
-  if (architecture == "gemma3" && has("norm")) {
+  const bool folds =
+      architecture == "gemma3" || (architecture == "muse-glimmer" && named.name != "output_norm.weight");
+  if (folds && has("norm")) {
     for (float& value : named.tensor.values) value += 1;
   }
   return {named};

@@ -410,8 +410,26 @@ class CpuDevice final : public Device {
     const int64_t width = step.program.width(op.out);
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       float* to = out != nullptr ? out + r * width : step.program.row(op.out, r);
-      elementwise_.activate_mul(op.activation, step.program.row(op.gate, r), step.program.row(op.up, r),
-                                width, to);
+      const float* gate = step.program.row(op.gate, r);
+      const float* up = step.program.row(op.up, r);
+      if (step.program.width(op.gate) == width) {
+        elementwise_.activate_mul(op.activation, gate, up, width, to);
+      } else {
+        activate_runs(op.activation, gate, step.program.width(op.gate), up, width, to);
+      }
+    }
+  }
+
+  // A gate for each of `gates` equal runs.
+  void activate_runs(Activation activation, const float* gate, int64_t gates, const float* up, int64_t width,
+                     float* out) {
+    const int64_t run = width / gates;
+    if (out != up) std::copy_n(up, width, out);
+    for (int64_t i = 0; i < gates; ++i, out += run) {
+      const float one = 1;
+      float factor;
+      elementwise_.activate_mul(activation, gate + i, &one, 1, &factor);
+      elementwise_.scale(factor, run, out);
     }
   }
 

@@ -138,6 +138,9 @@ HWY_INLINE V erf(V x) {
 struct Silu {
   HWY_INLINE V operator()(V x) const { return hn::Mul(x, sigmoid(x)); }
 };
+struct Sigmoid {
+  HWY_INLINE V operator()(V x) const { return sigmoid(x); }
+};
 struct Gelu {
   HWY_INLINE V operator()(V x) const {
     const D d;
@@ -176,6 +179,8 @@ HWY_ATTR void activate_mul(Activation activation, const float* gate, const float
       return activate_all<Gelu>(gate, up, count, out);
     case Activation::kGeluTanh:
       return activate_all<GeluTanh>(gate, up, count, out);
+    case Activation::kSigmoid:
+      return activate_all<Sigmoid>(gate, up, count, out);
   }
 }
 

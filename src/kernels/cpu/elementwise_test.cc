@@ -99,7 +99,8 @@ TEST(RopeAngles, AreAccurateAtFarPositions) {
 }
 
 TEST_P(ElementwiseOnEachIsa, ActivationsEqualTheReference) {
-  for (Activation activation : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh}) {
+  for (Activation activation :
+       {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh, Activation::kSigmoid}) {
     for (int64_t count : kCounts) {
       auto gate = random_floats(count, 4);
       for (size_t i = 0; i + 6 < gate.size(); i += 7) gate[i] *= 30;  // far into the tails

@@ -229,9 +229,9 @@ class ReferenceDevice final : public Device {
   }
 
   void run(const ActivateMulOp& op, ReferenceProgram& step, const StepInputs& inputs) {
-    const int64_t count = rows(step, op.gate, inputs) * width(step, op.gate);
+    const int64_t count = rows(step, op.up, inputs) * width(step, op.up);
     reference::activate_mul(op.activation, row(step, op.gate, 0), row(step, op.up, 0), count,
-                            row(step, op.out, 0));
+                            row(step, op.out, 0), width(step, op.up) / width(step, op.gate));
   }
 
   void run(const AddOp& op, ReferenceProgram& step, const StepInputs& inputs) {

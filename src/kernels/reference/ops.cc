@@ -50,6 +50,8 @@ float activate(Activation activation, float x) {
   switch (activation) {
     case Activation::kSilu:
       return x / (1.0f + std::exp(-x));
+    case Activation::kSigmoid:
+      return 1.0f / (1.0f + std::exp(-x));
     case Activation::kGelu:
       return 0.5f * x * (1.0f + std::erf(x * std::numbers::sqrt2_v<float> * 0.5f));
     case Activation::kGeluTanh: {
@@ -60,8 +62,9 @@ float activate(Activation activation, float x) {
   return 0;
 }
 
-void activate_mul(Activation activation, const float* gate, const float* up, int64_t count, float* out) {
-  for (int64_t i = 0; i < count; ++i) out[i] = activate(activation, gate[i]) * up[i];
+void activate_mul(Activation activation, const float* gate, const float* up, int64_t count, float* out,
+                  int64_t run) {
+  for (int64_t i = 0; i < count; ++i) out[i] = activate(activation, gate[i / run]) * up[i];
 }
 
 void add(float multiplier, const float* in, int64_t count, float* out) {

@@ -29,11 +29,12 @@ void rope_angles(const RopeTable& table, int64_t position, float* cos, float* si
 void rope(const RopeOp& op, int64_t pairs, const float* cos, const float* sin, float* row);
 
 // act(x): silu is x / (1 + exp(-x)); gelu is x/2 · (1 + erf(x / sqrt(2))); gelu-tanh is
-// x/2 · (1 + tanh(sqrt(2/pi) · (x + 0.044715 x³))).
+// x/2 · (1 + tanh(sqrt(2/pi) · (x + 0.044715 x³))); sigmoid is 1 / (1 + exp(-x)).
 float activate(Activation activation, float x);
 
-// out = act(gate) · up. out may be either input.
-void activate_mul(Activation activation, const float* gate, const float* up, int64_t count, float* out);
+// out = act(gate) · up, one gate for `run` values. out may be `up`, or gate where run is 1.
+void activate_mul(Activation activation, const float* gate, const float* up, int64_t count, float* out,
+                  int64_t run = 1);
 
 // out += multiplier · in
 void add(float multiplier, const float* in, int64_t count, float* out);

@@ -1,0 +1,58 @@
+#include "families/spark.h"
+
+#include "families/dense.h"
+#include "families/rope.h"
+
+namespace butter {
+namespace {
+
+constexpr int kFull = 0, kSliding = 1;  // rope tables
+
+Result<std::vector<RopeTable>> read_ropes(const Attributes& config, int head_dim, int64_t max_positions) {
+  BUTTER_ASSIGN(const Attributes parameters, config.get_object("rope_parameters"));
+  BUTTER_ASSIGN(const Attributes full, parameters.get_object("full_attention"));
+  BUTTER_ASSIGN(const Attributes sliding, parameters.get_object("sliding_attention"));
+  std::vector<RopeTable> tables(2);
+  BUTTER_ASSIGN(tables[kFull], read_hf_rope_object(full, head_dim, {5e6, 0.25}, max_positions));
+  BUTTER_ASSIGN(tables[kSliding], read_hf_rope_object(sliding, head_dim, {1e4, 1}, max_positions));
+  return tables;
+}
+
+// The gate's form is not a choice of released models.
+Status check_supported(const Attributes& config) {
+  BUTTER_ASSIGN(const bool gate, config.get_bool_or("headwise_attn_output_gate", true));
+  if (!gate) return fail(StatusCode::kUnsupported, "headwise_attn_output_gate is false; true is expected");
+  BUTTER_ASSIGN(const std::string mode, config.get_string_or("gate_attn_act_mode", "sigmoid"));
+  if (mode == "sigmoid") return {};
+  return fail(StatusCode::kUnsupported, "gate_attn_act_mode is \"{}\"; sigmoid is expected", mode);
+}
+
+}  // namespace
+
+Result<ModelSpec> spark2_5_spec(const FamilySource& source) {
+  DenseDefaults defaults;
+  defaults.activation = "gelu";
+  defaults.tied = true;
+  BUTTER_ASSIGN(DenseConfig config, read_dense(source, defaults));
+  BUTTER_TRY(check_supported(source.config));
+  BUTTER_ASSIGN(config.ropes, read_ropes(source.config, config.head_dim, config.max_positions));
+  BUTTER_ASSIGN(const int64_t width, source.config.require_int("sliding_window", 1, int64_t{1} << 31));
+  BUTTER_ASSIGN(const auto sliding, read_sliding_layers(source.config, config.layers));
+  if (sliding.empty()) {
+    return fail(StatusCode::kCorrupt, "layer_types is absent; an entry for each of {} layers is expected",
+                config.layers);
+  }
+  for (const bool slides : sliding) {
+    config.windows.push_back(slides ? Window{width, 0} : Window{});
+    config.layer_ropes.emplace_back(slides ? kSliding : kFull);
+  }
+  config.fused_qkv = true;
+  config.output_gate = config.heads;
+  config.hf_names = {{TensorRole::kEmbedding, "model.embedding"},
+                     {TensorRole::kQkv, "self_attn.q_k_v_proj"},
+                     {TensorRole::kOutputGate, "self_attn.g_proj"},
+                     {TensorRole::kO, "self_attn.out_proj"}};
+  return dense_spec(source, config);
+}
+
+}  // namespace butter
