@@ -160,6 +160,133 @@ TEST(Families, QwenWindowsHoldOnlyWhereTheConfigurationUsesThem) {
   EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("layer_types[1]"), HasSubstr("chunked_attention")));
 }
 
+Config family_config(const char* type) {
+  Config config = small_config();
+  config["model_type"] = std::string("\"") + type + "\"";
+  return config;
+}
+
+TEST(Families, SmolLm3TurnsTheLayersThatTheConfigSays) {
+  Config config = family_config("smollm3");
+  const auto by_interval = spec_of(config);
+  ASSERT_TRUE(by_interval) << by_interval.error().message();
+  EXPECT_TRUE(attention(*by_interval, 0).rope_table.has_value());
+  EXPECT_FALSE(attention(*by_interval, 3).rope_table.has_value());
+  config["no_rope_layer_interval"] = "2";
+  EXPECT_FALSE(attention(*spec_of(config), 1).rope_table.has_value());
+  config["no_rope_layers"] = "[0, 1, 1, 1]";
+  EXPECT_FALSE(attention(*spec_of(config), 0).rope_table.has_value());
+  EXPECT_TRUE(attention(*spec_of(config), 3).rope_table.has_value());
+  config["no_rope_layers"] = "[0, 1]";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("no_rope_layers has 2"), HasSubstr("4")));
+  config["no_rope_layers"] = "[1, 1, 1, 0]";
+  config["sliding_window"] = "64";
+  EXPECT_EQ(window_classes(*spec_of(config)).size(), 1u) << "only with use_sliding_window";
+  config["use_sliding_window"] = "true";
+  EXPECT_EQ(attention(*spec_of(config), 3).window, (Window{64, 0}));
+  EXPECT_TRUE(attention(*spec_of(config), 0).window.none());
+}
+
+TEST(Families, Phi3TakesItsMatricesOutOfFusedOnes) {
+  Config config = family_config("phi3");
+  const auto spec = spec_of(config);
+  ASSERT_TRUE(spec) << spec.error().message();
+  const AttentionSpec& first = attention(*spec, 0);
+  EXPECT_EQ(first.q.weight.name, "model.layers.0.self_attn.qkv_proj.weight");
+  EXPECT_EQ(first.k.weight.name, first.q.weight.name);
+  EXPECT_EQ(first.q.weight.first_row, 0);
+  EXPECT_EQ(first.k.weight.first_row, first.q.weight.shape[0]);
+  EXPECT_EQ(first.v.weight.first_row, first.q.weight.shape[0] + first.k.weight.shape[0]);
+  EXPECT_EQ(first.v.weight.first_row + first.v.weight.shape[0], first.v.weight.stored_rows);
+  EXPECT_TRUE(first.window.none());
+  config["sliding_window"] = "2047";
+  EXPECT_EQ(attention(*spec_of(config), 3).window, (Window{2047, 0}));
+  config["rope_scaling"] = R"({"type": "longrope", "short_factor": [1], "long_factor": [2]})";
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("longrope"));
+}
+
+TEST(Families, Gemma3HasTwoRotationsAndCentredNorms) {
+  Config config = family_config("gemma3_text");
+  config["rope_theta"] = "1000000";
+  config["rope_scaling"] = R"({"rope_type": "linear", "factor": 8})";
+  config["sliding_window"] = "64";
+  config["sliding_window_pattern"] = "4";
+  config["query_pre_attn_scalar"] = "16";
+  const auto spec = spec_of(config);
+  ASSERT_TRUE(spec) << spec.error().message();
+  ASSERT_EQ(spec->rope_tables.size(), 2u);
+  EXPECT_DOUBLE_EQ(spec->rope_tables[0].inv_freq[0], 1.0 / 8) << "scaling is of the full layers";
+  EXPECT_DOUBLE_EQ(spec->rope_tables[1].inv_freq[0], 1.0);
+  EXPECT_EQ(attention(*spec, 3).rope_table, 0);
+  EXPECT_EQ(attention(*spec, 0).rope_table, 1);
+  EXPECT_TRUE(attention(*spec, 3).window.none());
+  EXPECT_EQ(attention(*spec, 0).window, (Window{64, 0}));
+  EXPECT_FLOAT_EQ(attention(*spec, 0).scale, 0.25f);
+  EXPECT_FLOAT_EQ(spec->embedding_scale, std::sqrt(static_cast<float>(spec->hidden)));
+  EXPECT_TRUE(spec->final_norm.centred && spec->layers[0].ffn_post_norm->centred);
+  config["attn_logit_softcapping"] = "50";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("attn_logit_softcapping is 50"), HasSubstr("null")));
+  config.erase("attn_logit_softcapping");
+  config["use_bidirectional_attention"] = "true";
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("use_bidirectional_attention"));
+}
+
+TEST(Families, GraniteIsTakenWithoutExpertsAndRecurrentLayers) {
+  Config config = family_config("granitemoehybrid");
+  config["shared_intermediate_size"] = "32";
+  config["logits_scaling"] = "8";
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("layer_types is absent"));
+  config["layer_types"] = R"(["attention", "attention", "attention", "attention"])";
+  const auto spec = spec_of(config);
+  ASSERT_TRUE(spec) << spec.error().message();
+  EXPECT_FLOAT_EQ(spec->logit_multiplier, 0.125f);
+  EXPECT_FLOAT_EQ(attention(*spec, 0).scale, 1.0f) << "the multiplier is the scale itself";
+  EXPECT_FALSE(attention(*spec, 0).rope_table.has_value());
+  config["num_local_experts"] = "8";
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("num_local_experts is 8"));
+  config.erase("num_local_experts");
+  config["layer_types"] = R"(["mamba", "attention", "attention", "attention"])";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("layer_types[0]"), HasSubstr("mamba")));
+  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"}) {
+    Config odd = config;
+    odd["layer_types"] = R"(["attention", "attention", "attention", "attention"])";
+    odd[key] = "0";
+    EXPECT_THAT(refusal(spec_of(odd)), HasSubstr(key));
+  }
+}
+
+TEST(Families, MuseCountsItsFullLayersFromTheLast) {
+  Config config = family_config("muse_glimmer_text");
+  config["num_hidden_layers"] = "6";
+  const auto spec = spec_of(config);
+  ASSERT_TRUE(spec) << spec.error().message();
+  for (const int layer : {1, 5}) {
+    EXPECT_TRUE(attention(*spec, layer).window.none()) << layer;
+    EXPECT_FALSE(attention(*spec, layer).rope_table.has_value()) << layer;
+  }
+  EXPECT_EQ(attention(*spec, 0).window, (Window{2048, 0}));
+  EXPECT_FALSE(spec->final_norm.centred);
+  EXPECT_FLOAT_EQ(spec->layers[0].ffn_post_norm->eps, 1e-8f);
+  config["layer_rope_theta"] = "[0, 1]";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("layer_rope_theta has 2"), HasSubstr("6")));
+}
+
+TEST(Families, SparkNeedsWhatItsFormSays) {
+  Config config = family_config("spark2_5");
+  config["rope_parameters"] =
+      R"({"full_attention": {"rope_theta": 5000000, "partial_rotary_factor": 0.5}, "sliding_attention": {}})";
+  config["sliding_window"] = "16";
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("layer_types is absent"));
+  config["layer_types"] =
+      R"(["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"])";
+  const auto spec = spec_of(config);
+  ASSERT_TRUE(spec) << spec.error().message();
+  EXPECT_EQ(attention(*spec, 0).gate->weight.shape[0], attention(*spec, 0).heads);
+  EXPECT_EQ(2 * spec->rope_tables[0].inv_freq.size(), spec->rope_tables[1].inv_freq.size());
+  config["gate_attn_act_mode"] = "\"silu\"";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("gate_attn_act_mode"), HasSubstr("silu")));
+}
+
 TEST(Families, LayersOutOfAllReasonAreRefused) {
   for (const char* layers :
        {"0", "-1", "1000000000", "9223372036854775807", "1e30", "\"four\"", "4.5", "[4]", "true"}) {

@@ -35,7 +35,8 @@ std::vector<Window> matrix_windows() {
 std::vector<std::string> matrix_models() {
   if (kSanitized && !kWholeMatrix) return {"qwen2"};
   if (!kWholeMatrix) return {"qwen2", "mistral_swa"};  // biases of keys; a window of the model's own
-  return {"llama", "llama3_scaled", "mistral_swa", "qwen2", "qwen3"};
+  return {"llama", "llama3_scaled", "mistral_swa",    "qwen2",    "qwen3",       "smollm3",
+          "phi3",  "gemma3",        "granite4_dense", "spark2_5", "muse_glimmer"};
 }
 
 std::vector<size_t> matrix_chunks() {
