@@ -67,24 +67,34 @@ struct TensorType {
   std::optional<DType> dtype;  // none: known by name only
 };
 
+constexpr std::array<TensorType, 34> kTensorTypes = {{
+    {0, "F32", DType::kF32},        {1, "F16", DType::kF16},       {2, "Q4_0", DType::kQ4_0},
+    {3, "Q4_1", DType::kQ4_1},      {6, "Q5_0", DType::kQ5_0},     {7, "Q5_1", DType::kQ5_1},
+    {8, "Q8_0", DType::kQ8_0},      {9, "Q8_1", std::nullopt},     {10, "Q2_K", DType::kQ2_K},
+    {11, "Q3_K", DType::kQ3_K},     {12, "Q4_K", DType::kQ4_K},    {13, "Q5_K", DType::kQ5_K},
+    {14, "Q6_K", DType::kQ6_K},     {15, "Q8_K", std::nullopt},    {16, "IQ2_XXS", std::nullopt},
+    {17, "IQ2_XS", std::nullopt},   {18, "IQ3_XXS", std::nullopt}, {19, "IQ1_S", std::nullopt},
+    {20, "IQ4_NL", DType::kIQ4_NL}, {21, "IQ3_S", std::nullopt},   {22, "IQ2_S", std::nullopt},
+    {23, "IQ4_XS", DType::kIQ4_XS}, {24, "I8", DType::kI8},        {25, "I16", std::nullopt},
+    {26, "I32", DType::kI32},       {27, "I64", std::nullopt},     {28, "F64", std::nullopt},
+    {29, "IQ1_M", std::nullopt},    {30, "BF16", DType::kBF16},    {34, "TQ1_0", std::nullopt},
+    {35, "TQ2_0", std::nullopt},    {39, "MXFP4", DType::kMXFP4},  {40, "NVFP4", std::nullopt},
+    {41, "Q1_0", std::nullopt},
+}};
+
 const TensorType* tensor_type(uint32_t id) {
-  static constexpr std::array<TensorType, 34> kTypes = {{
-      {0, "F32", DType::kF32},      {1, "F16", DType::kF16},       {2, "Q4_0", DType::kQ4_0},
-      {3, "Q4_1", DType::kQ4_1},    {6, "Q5_0", std::nullopt},     {7, "Q5_1", std::nullopt},
-      {8, "Q8_0", DType::kQ8_0},    {9, "Q8_1", std::nullopt},     {10, "Q2_K", std::nullopt},
-      {11, "Q3_K", std::nullopt},   {12, "Q4_K", DType::kQ4_K},    {13, "Q5_K", std::nullopt},
-      {14, "Q6_K", DType::kQ6_K},   {15, "Q8_K", std::nullopt},    {16, "IQ2_XXS", std::nullopt},
-      {17, "IQ2_XS", std::nullopt}, {18, "IQ3_XXS", std::nullopt}, {19, "IQ1_S", std::nullopt},
-      {20, "IQ4_NL", std::nullopt}, {21, "IQ3_S", std::nullopt},   {22, "IQ2_S", std::nullopt},
-      {23, "IQ4_XS", std::nullopt}, {24, "I8", DType::kI8},        {25, "I16", std::nullopt},
-      {26, "I32", DType::kI32},     {27, "I64", std::nullopt},     {28, "F64", std::nullopt},
-      {29, "IQ1_M", std::nullopt},  {30, "BF16", DType::kBF16},    {34, "TQ1_0", std::nullopt},
-      {35, "TQ2_0", std::nullopt},  {39, "MXFP4", std::nullopt},   {40, "NVFP4", std::nullopt},
-      {41, "Q1_0", std::nullopt},
-  }};
-  for (const TensorType& type : kTypes)
+  for (const TensorType& type : kTensorTypes)
     if (type.id == id) return &type;
   return nullptr;
+}
+
+// "F32, F16, Q4_0", for the sentence about a type that is not among them.
+std::string readable_types() {
+  std::string names;
+  for (const TensorType& type : kTensorTypes) {
+    if (type.dtype) names += fmt::format("{}{}", names.empty() ? "" : ", ", type.name);
+  }
+  return names;
 }
 
 // Walks the header. Every read is held against what is left; `what` names the thing in the error.
@@ -300,9 +310,8 @@ Result<DType> read_dtype(Reader& reader, std::string_view name) {
   const TensorType* type = tensor_type(id);
   if (!type) return fail(StatusCode::kUnsupported, "the tensor {} has the unknown type {}", name, id);
   if (!type->dtype) {
-    return fail(StatusCode::kUnsupported,
-                "the tensor {} is stored as {}; F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K or Q6_K is expected",
-                name, type->name);
+    return fail(StatusCode::kUnsupported, "the tensor {} is stored as {}; one of {} is expected", name,
+                type->name, readable_types());
   }
   return *type->dtype;
 }

@@ -93,8 +93,10 @@ TEST(Gguf, StringsAreViewsOfTheFile) {
 
 TEST(Gguf, TensorsOfEveryTypeHaveTheirShapesAndBytes) {
   GgufWriter writer;
-  const std::vector<DType> types = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
-                                    DType::kQ4_1, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K};
+  const std::vector<DType> types = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
+                                    DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
+                                    DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
+                                    DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
   const Shape shape{3, 512};
   for (DType type : types) {
     const auto bytes = static_cast<size_t>(dtype_bytes(type, shape.elements()));
@@ -256,7 +258,7 @@ TEST(Gguf, WrongTensorsAreNamed) {
   EXPECT_EQ(with({"t", {uint64_t{1} << 62, 1}, 0, data, {}}), "the tensor t has more than 2^64 bytes");
   EXPECT_EQ(with({"t", {33, 2}, 8, data, {}}),
             "the tensor t has rows of 33 elements; Q8_0 needs a multiple of 32");
-  EXPECT_THAT(with({"t", {256}, 13, data, {}}), HasSubstr("the tensor t is stored as Q5_K; F32"));
+  EXPECT_THAT(with({"t", {256}, 16, data, {}}), HasSubstr("the tensor t is stored as IQ2_XXS; one of F32, "));
   EXPECT_EQ(with({"t", {256}, 999, data, {}}), "the tensor t has the unknown type 999");
   EXPECT_EQ(with({"t", {4}, 0, data, 16}),
             "the tensor t begins at byte 16 of the data; a multiple of 32 is expected");

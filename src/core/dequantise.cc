@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/quant_levels.h"
 
 namespace butter {
 namespace {
@@ -48,10 +49,80 @@ void dequantise_q4_1(const std::byte* block, float* out) {
   }
 }
 
+// The fifth bit of a code: bit `i` of the bytes at `bits`, lowest first.
+int bit_at(const std::byte* bits, int i) {
+  return (std::to_integer<int>(bits[i / 8]) >> (i % 8)) & 1;
+}
+
+// Q5_0, 22 bytes, 32 elements:  d:fp16 | high:u32 | codes[16]
+// Nibbles as in Q4_0; bit j of `high` is the fifth bit of element j. value = d·(code − 16)
+void dequantise_q5_0(const std::byte* block, float* out) {
+  const float scale = load_fp16(block);
+  const std::byte* high = block + 2;
+  const std::byte* codes = block + 6;
+  for (int j = 0; j < 16; ++j) {
+    out[j] = scale * static_cast<float>((low_nibble(codes[j]) | bit_at(high, j) << 4) - 16);
+    out[j + 16] = scale * static_cast<float>((high_nibble(codes[j]) | bit_at(high, j + 16) << 4) - 16);
+  }
+}
+
+// Q5_1, 24 bytes, 32 elements:  d:fp16 | m:fp16 | high:u32 | codes[16], as in Q5_0. value = d·code + m
+void dequantise_q5_1(const std::byte* block, float* out) {
+  const float scale = load_fp16(block);
+  const float minimum = load_fp16(block + 2);
+  const std::byte* high = block + 4;
+  const std::byte* codes = block + 8;
+  for (int j = 0; j < 16; ++j) {
+    out[j] = scale * static_cast<float>(low_nibble(codes[j]) | bit_at(high, j) << 4) + minimum;
+    out[j + 16] = scale * static_cast<float>(high_nibble(codes[j]) | bit_at(high, j + 16) << 4) + minimum;
+  }
+}
+
 // Q8_0, 34 bytes, 32 elements:  d:fp16 | codes:int8[32]. value = d·code
 void dequantise_q8_0(const std::byte* block, float* out) {
   const float scale = load_fp16(block);
   for (int j = 0; j < 32; ++j) out[j] = scale * static_cast<float>(load<int8_t>(block + 2 + j));
+}
+
+// The two bits of element `j` (0..255) of a Q2_K or Q3_K block's 64 bytes: two halves of 128 elements, each
+// of four runs of 32. Element i of run r has them at bit 2r of byte i of the half's 32.
+int two_bits(const std::byte* codes, int j) {
+  return (std::to_integer<int>(codes[j / 128 * 32 + j % 32]) >> (j % 128 / 32 * 2)) & 3;
+}
+
+// Q2_K, 84 bytes, 256 elements:  sub-scales[16] | codes[64] | d:fp16 | dmin:fp16
+// Sub-block s of 16 elements has its scale in the low nibble of byte s, its minimum in the high one.
+// value = (d·scale)·code − (dmin·minimum)
+void dequantise_q2_k(const std::byte* block, float* out) {
+  const float scale_unit = load_fp16(block + 80);
+  const float minimum_unit = load_fp16(block + 82);
+  for (int j = 0; j < 256; ++j) {
+    const float scale = scale_unit * static_cast<float>(low_nibble(block[j / 16]));
+    const float minimum = minimum_unit * static_cast<float>(high_nibble(block[j / 16]));
+    out[j] = scale * static_cast<float>(two_bits(block + 16, j)) - minimum;
+  }
+}
+
+// The 6-bit scale of sub-block `s` (0..15) from the 12 packed bytes of a Q3_K block, less 32: its low four
+// bits are a nibble of byte s mod 8 (the low one for s < 8), its top two stand at bit 2·(s / 4) of byte
+// 8 + s mod 4.
+int q3_k_sub_scale(const std::byte* packed, int s) {
+  const int bottom = s < 8 ? low_nibble(packed[s]) : high_nibble(packed[s - 8]);
+  const int top = (std::to_integer<int>(packed[8 + s % 4]) >> (s / 4 * 2)) & 3;
+  return (bottom | top << 4) - 32;
+}
+
+// Q3_K, 110 bytes, 256 elements:  high[32] | codes[64] | sub-scales[12] | d:fp16
+// Bit r of byte i of `high` is the third bit of element 32r + i. Sub-blocks of 16.
+// value = (d·scale)·(code − 4)
+void dequantise_q3_k(const std::byte* block, float* out) {
+  const std::byte* packed = block + 96;
+  const float unit = load_fp16(block + 108);
+  for (int j = 0; j < 256; ++j) {
+    const float scale = unit * static_cast<float>(q3_k_sub_scale(packed, j / 16));
+    const int top = (std::to_integer<int>(block[j % 32]) >> (j / 32)) & 1;
+    out[j] = scale * static_cast<float>((two_bits(block + 32, j) | top << 2) - 4);
+  }
 }
 
 struct SubScale {
@@ -88,6 +159,25 @@ void dequantise_q4_k(const std::byte* block, float* out) {
   }
 }
 
+// Q5_K, 176 bytes, 256 elements:  d:fp16 | dmin:fp16 | sub-scales[12] | high[32] | codes[128]
+// As Q4_K; bit j of byte i of `high` is the fifth bit of element i of sub-block j.
+void dequantise_q5_k(const std::byte* block, float* out) {
+  const float scale_unit = load_fp16(block);
+  const float minimum_unit = load_fp16(block + 2);
+  const std::byte* high = block + 16;
+  for (int j = 0; j < 8; ++j) {
+    const SubScale sub = q4_k_sub_scale(block + 4, j);
+    const float scale = scale_unit * static_cast<float>(sub.scale);
+    const float minimum = minimum_unit * static_cast<float>(sub.minimum);
+    const std::byte* codes = block + 48 + j / 2 * 32;
+    for (int i = 0; i < 32; ++i) {
+      const int bottom = j % 2 == 0 ? low_nibble(codes[i]) : high_nibble(codes[i]);
+      const int top = (std::to_integer<int>(high[i]) >> j) & 1;
+      out[j * 32 + i] = scale * static_cast<float>(bottom | top << 4) - minimum;
+    }
+  }
+}
+
 // Q6_K, 210 bytes, 256 elements:  low[128] | high[64] | scales:int8[16] | d:fp16
 // Two halves of 128 elements, each of four runs of 32. In a half, element i of run r has its low four
 // bits in byte i (runs 0, 2) or i + 32 (runs 1, 3) of low[64 of the half] - low nibble for runs 0 and
@@ -112,6 +202,44 @@ void dequantise_q6_k(const std::byte* block, float* out) {
   }
 }
 
+// 16 bytes of codes, nibbles as in Q4_0, each the place of its value in a table. value = scale·level
+void dequantise_levels(const int8_t (&levels)[16], float scale, const std::byte* codes, float* out) {
+  for (int j = 0; j < 16; ++j) {
+    out[j] = scale * static_cast<float>(levels[low_nibble(codes[j])]);
+    out[j + 16] = scale * static_cast<float>(levels[high_nibble(codes[j])]);
+  }
+}
+
+// IQ4_NL, 18 bytes, 32 elements:  d:fp16 | codes[16]
+void dequantise_iq4_nl(const std::byte* block, float* out) {
+  dequantise_levels(kIq4Levels, load_fp16(block), block + 2, out);
+}
+
+// IQ4_XS, 136 bytes, 256 elements:  d:fp16 | high:u16 | low[4] | codes[128]
+// Eight sub-blocks of 32, each with 16 bytes of codes. The scale of sub-block j is 6 bits less 32: its low
+// four bits are a nibble of low[j / 2] (the low one for even j), its top two stand at bit 2j of `high`.
+// value = (d·scale)·level
+void dequantise_iq4_xs(const std::byte* block, float* out) {
+  const float unit = load_fp16(block);
+  const int high = load<uint16_t>(block + 2);
+  const std::byte* low = block + 4;
+  for (int j = 0; j < 8; ++j) {
+    const int bottom = j % 2 == 0 ? low_nibble(low[j / 2]) : high_nibble(low[j / 2]);
+    const int scale = (bottom | ((high >> 2 * j) & 3) << 4) - 32;
+    dequantise_levels(kIq4Levels, unit * static_cast<float>(scale), block + 8 + 16 * j, out + 32 * j);
+  }
+}
+
+// MXFP4, 17 bytes, 32 elements:  e:u8 | codes[16]. value = 2^(e − 128)·level, the table's levels being twice
+// the numbers that the codes stand for. The smallest two scales are subnormal.
+void dequantise_mxfp4(const std::byte* block, float* out) {
+  const auto exponent = std::to_integer<uint32_t>(block[0]);
+  const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
+  float scale;
+  std::memcpy(&scale, &bits, sizeof scale);
+  dequantise_levels(kFp4Levels, scale, block + 1, out);
+}
+
 void dequantise_block(DType dtype, const std::byte* block, float* out) {
   switch (dtype) {
     case DType::kF32:
@@ -129,14 +257,38 @@ void dequantise_block(DType dtype, const std::byte* block, float* out) {
     case DType::kQ4_1:
       dequantise_q4_1(block, out);
       return;
+    case DType::kQ5_0:
+      dequantise_q5_0(block, out);
+      return;
+    case DType::kQ5_1:
+      dequantise_q5_1(block, out);
+      return;
     case DType::kQ8_0:
       dequantise_q8_0(block, out);
+      return;
+    case DType::kQ2_K:
+      dequantise_q2_k(block, out);
+      return;
+    case DType::kQ3_K:
+      dequantise_q3_k(block, out);
       return;
     case DType::kQ4_K:
       dequantise_q4_k(block, out);
       return;
+    case DType::kQ5_K:
+      dequantise_q5_k(block, out);
+      return;
     case DType::kQ6_K:
       dequantise_q6_k(block, out);
+      return;
+    case DType::kIQ4_NL:
+      dequantise_iq4_nl(block, out);
+      return;
+    case DType::kIQ4_XS:
+      dequantise_iq4_xs(block, out);
+      return;
+    case DType::kMXFP4:
+      dequantise_mxfp4(block, out);
       return;
     case DType::kI32:
     case DType::kI8:

@@ -66,7 +66,9 @@ TEST_P(Dequantise, EqualsTheRecordedValuesBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(EveryType, Dequantise,
                          testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1,
-                                         DType::kQ8_0, DType::kQ4_K, DType::kQ6_K),
+                                         DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K,
+                                         DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL,
+                                         DType::kIQ4_XS, DType::kMXFP4),
                          [](const auto& param) { return std::string(dtype_name(param.param)); });
 
 }  // namespace

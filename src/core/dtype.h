@@ -10,7 +10,28 @@
 
 namespace butter {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI8, kU8, kQ4_0, kQ4_1, kQ8_0, kQ4_K, kQ6_K };
+// The numbers are part of what tells models apart in saved caches: new types go to the end.
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kI32,
+  kI8,
+  kU8,
+  kQ4_0,
+  kQ4_1,
+  kQ8_0,
+  kQ4_K,
+  kQ6_K,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
+  kQ5_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+};
 
 struct DTypeInfo {
   const char* name;    // as files and messages write it

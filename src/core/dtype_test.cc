@@ -48,6 +48,8 @@ TEST(Dtype, BytesAreWholeBlocks) {
   EXPECT_EQ(dtype_bytes(DType::kQ4_1, 576), 576 / 32 * 20);
   EXPECT_EQ(dtype_bytes(DType::kQ8_0, 32), 34);
   EXPECT_EQ(dtype_bytes(DType::kQ6_K, 512), 420);
+  EXPECT_EQ(dtype_bytes(DType::kQ2_K, 256), 84);
+  EXPECT_EQ(dtype_bytes(DType::kMXFP4, 64), 34);
   EXPECT_EQ(dtype_bytes(DType::kBF16, 7), 14);
 }
 

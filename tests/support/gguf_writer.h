@@ -191,12 +191,28 @@ inline uint32_t gguf_tensor_type(DType dtype) {
       return 2;
     case DType::kQ4_1:
       return 3;
+    case DType::kQ5_0:
+      return 6;
+    case DType::kQ5_1:
+      return 7;
     case DType::kQ8_0:
       return 8;
+    case DType::kQ2_K:
+      return 10;
+    case DType::kQ3_K:
+      return 11;
     case DType::kQ4_K:
       return 12;
+    case DType::kQ5_K:
+      return 13;
     case DType::kQ6_K:
       return 14;
+    case DType::kIQ4_NL:
+      return 20;
+    case DType::kIQ4_XS:
+      return 23;
+    case DType::kMXFP4:
+      return 39;
     case DType::kI8:
       return 24;
     case DType::kI32:
