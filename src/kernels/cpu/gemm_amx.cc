@@ -13,6 +13,7 @@
 
 #include <immintrin.h>
 
+#include "core/quant_levels.h"
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/tiles_amx_inl.h"
 
@@ -86,14 +87,17 @@ inline void expand_group(const byte_t* record, int j, Lanes<full> lanes, byte_t*
   } else {
     Group group;
     load_group<form, full>(record, j, lanes, group);
-    if constexpr (!Form::kHalves) group.second_scale = group.scale;
+    if constexpr (!Form::kHalves) {
+      group.second_scale = group.scale;
+      if constexpr (Form::kBias) group.second_bias = group.bias;
+    }
     const __m512 zero = _mm512_set1_ps(-static_cast<float>(1 << Form::kZeroShift));
 #pragma GCC unroll 8
     for (int q = 0; q < 8; ++q) {
       const __m512 scale = q < 4 ? group.scale : group.second_scale;
       __m512 bias;
       if constexpr (Form::kBias) {
-        bias = group.bias;
+        bias = q < 4 ? group.bias : group.second_bias;
       } else {
         bias = _mm512_mul_ps(scale, zero);
       }
@@ -172,6 +176,22 @@ void expand(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
       return expand_codes<LinearForm::kCodes4Super>(weight, n, tiles);
     case LinearForm::kCodes6Super:
       return expand_codes<LinearForm::kCodes6Super>(weight, n, tiles);
+    case LinearForm::kCodes5:
+      return expand_codes<LinearForm::kCodes5>(weight, n, tiles);
+    case LinearForm::kCodes5Bias:
+      return expand_codes<LinearForm::kCodes5Bias>(weight, n, tiles);
+    case LinearForm::kCodes5Super:
+      return expand_codes<LinearForm::kCodes5Super>(weight, n, tiles);
+    case LinearForm::kCodes2Super:
+      return expand_codes<LinearForm::kCodes2Super>(weight, n, tiles);
+    case LinearForm::kCodes3Super:
+      return expand_codes<LinearForm::kCodes3Super>(weight, n, tiles);
+    case LinearForm::kLevels:
+      return expand_codes<LinearForm::kLevels>(weight, n, tiles);
+    case LinearForm::kLevelsSuper:
+      return expand_codes<LinearForm::kLevelsSuper>(weight, n, tiles);
+    case LinearForm::kLevelsFp4:
+      return expand_codes<LinearForm::kLevelsFp4>(weight, n, tiles);
     case LinearForm::kF32:
       return expand_two_parts<LinearForm::kF32>(weight, n, tiles);
     case LinearForm::kF16:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string>
 
 #include "core/check.h"
 #include "core/dequantise.h"
@@ -55,6 +56,20 @@ constexpr CodedType kCodedTypes[] = {
      LinearForm::kCodes6Super,
      "q6 g16 scale in 256",
      {{{208, 1, 2}, {192, 16, 1}, {0, 48, 4}}}},
+    {DType::kQ5_0, LinearForm::kCodes5, "q5 g32 scale", {{{0, 1, 2}, {2, 5, 4}, {}}}},
+    {DType::kQ5_1, LinearForm::kCodes5Bias, "q5 g32 scale+bias", {{{0, 2, 2}, {4, 5, 4}, {}}}},
+    {DType::kQ5_K,
+     LinearForm::kCodes5Super,
+     "q5 g32 scale+bias in 256",
+     {{{0, 2, 2}, {4, 12, 1}, {16, 40, 4}}}},
+    {DType::kQ2_K,
+     LinearForm::kCodes2Super,
+     "q2 g16 scale+bias in 256",
+     {{{80, 2, 2}, {0, 16, 1}, {16, 16, 4}}}},
+    {DType::kQ3_K, LinearForm::kCodes3Super, "q3 g16 scale in 256", {{{108, 1, 2}, {96, 12, 1}, {0, 24, 4}}}},
+    {DType::kIQ4_NL, LinearForm::kLevels, "iq4 g32 scale", {{{0, 1, 2}, {2, 4, 4}, {}}}},
+    {DType::kIQ4_XS, LinearForm::kLevelsSuper, "iq4 g32 scale in 256", {{{0, 2, 2}, {4, 4, 1}, {8, 32, 4}}}},
+    {DType::kMXFP4, LinearForm::kLevelsFp4, "fp4 g32 exponent", {{{0, 1, 1}, {1, 4, 4}, {}}}},
 };
 
 const CodedType* coded_type(DType dtype) {
@@ -71,6 +86,12 @@ const CodedType* coded_type(LinearForm form) {
   return nullptr;
 }
 
+std::string coded_type_names() {
+  std::string names;
+  for (const CodedType& coded : kCodedTypes) names += fmt::format(", {}", dtype_name(coded.dtype));
+  return names;
+}
+
 Result<LinearForm> form_of(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -83,11 +104,9 @@ Result<LinearForm> form_of(DType dtype) {
       break;
   }
   if (const CodedType* coded = coded_type(dtype)) return coded->form;
-  return fail(
-      StatusCode::kUnsupported,
-      "a linear weight of type {} is not supported on the CPU; F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K and "
-      "Q6_K are",
-      dtype_name(dtype));
+  return fail(StatusCode::kUnsupported,
+              "a linear weight of type {} is not supported on the CPU; those of F32, F16, BF16{} are",
+              dtype_name(dtype), coded_type_names());
 }
 
 // Units are copied through a register, since their size is known only here.

@@ -10,6 +10,7 @@
 
 #include <immintrin.h>
 
+#include "core/quant_levels.h"
 #include "kernels/cpu/linear_kernels.h"
 
 namespace butter::cpu {
@@ -24,32 +25,80 @@ struct Codes;
 template <>
 struct Codes<LinearForm::kCodes4> {
   static constexpr int kBits = 4, kZero = 8;
-  static constexpr bool kBias = false;
+  static constexpr bool kBias = false, kHalves = false;
   static constexpr int kGroups = 1, kRowBytes = 18;  // groups of 32 and bytes of one row in a record
 };
 template <>
 struct Codes<LinearForm::kCodes4Bias> {
   static constexpr int kBits = 4, kZero = 0;
-  static constexpr bool kBias = true;
+  static constexpr bool kBias = true, kHalves = false;
   static constexpr int kGroups = 1, kRowBytes = 20;
 };
 template <>
 struct Codes<LinearForm::kCodes8> {
   static constexpr int kBits = 8, kZero = 0;  // they are made signed when loaded
-  static constexpr bool kBias = false;
+  static constexpr bool kBias = false, kHalves = false;
   static constexpr int kGroups = 1, kRowBytes = 34;
 };
 template <>
 struct Codes<LinearForm::kCodes4Super> {
   static constexpr int kBits = 4, kZero = 0;
-  static constexpr bool kBias = true;
+  static constexpr bool kBias = true, kHalves = false;
   static constexpr int kGroups = 8, kRowBytes = 144;
 };
 template <>
 struct Codes<LinearForm::kCodes6Super> {
   static constexpr int kBits = 6, kZero = 32;
-  static constexpr bool kBias = false;
+  static constexpr bool kBias = false, kHalves = true;  // a scale for each 16 columns
   static constexpr int kGroups = 8, kRowBytes = 210;
+};
+template <>
+struct Codes<LinearForm::kCodes5> {
+  static constexpr int kBits = 5, kZero = 16;
+  static constexpr bool kBias = false, kHalves = false;
+  static constexpr int kGroups = 1, kRowBytes = 22;
+};
+template <>
+struct Codes<LinearForm::kCodes5Bias> {
+  static constexpr int kBits = 5, kZero = 0;
+  static constexpr bool kBias = true, kHalves = false;
+  static constexpr int kGroups = 1, kRowBytes = 24;
+};
+template <>
+struct Codes<LinearForm::kCodes5Super> {
+  static constexpr int kBits = 5, kZero = 0;
+  static constexpr bool kBias = true, kHalves = false;
+  static constexpr int kGroups = 8, kRowBytes = 176;
+};
+template <>
+struct Codes<LinearForm::kCodes2Super> {
+  static constexpr int kBits = 2, kZero = 0;
+  static constexpr bool kBias = true, kHalves = true;
+  static constexpr int kGroups = 8, kRowBytes = 84;
+};
+template <>
+struct Codes<LinearForm::kCodes3Super> {
+  static constexpr int kBits = 3, kZero = 4;
+  static constexpr bool kBias = false, kHalves = true;
+  static constexpr int kGroups = 8, kRowBytes = 110;
+};
+template <>
+struct Codes<LinearForm::kLevels> {
+  static constexpr int kBits = 8, kZero = 0;  // levels are signed
+  static constexpr bool kBias = false, kHalves = false;
+  static constexpr int kGroups = 1, kRowBytes = 18;
+};
+template <>
+struct Codes<LinearForm::kLevelsSuper> {
+  static constexpr int kBits = 8, kZero = 0;
+  static constexpr bool kBias = false, kHalves = false;
+  static constexpr int kGroups = 8, kRowBytes = 136;
+};
+template <>
+struct Codes<LinearForm::kLevelsFp4> {
+  static constexpr int kBits = 5, kZero = 16;  // levels as level + 16, up to 28
+  static constexpr bool kBias = false, kHalves = false;
+  static constexpr int kGroups = 1, kRowBytes = 17;
 };
 
 // In L2, ahead of the reader by this many bytes (linear_avx512.cc has figures).
@@ -62,8 +111,9 @@ inline __m256i lane_mask(int lanes) {
 
 struct Group {
   __m256 scale;
-  __m256 second_scale;  // of columns 16..31, with 6-bit codes
+  __m256 second_scale;  // of columns 16..31, where the form has halves
   __m256 bias;
+  __m256 second_bias;
   __m256i quads[8];  // lane, column 4·quad + byte: unsigned codes, signed ones of 8 bits
 };
 
@@ -81,13 +131,14 @@ struct Lanes {
         here(lanes - first_row < 8 ? lanes - first_row : 8),
         mask(lane_mask(here)) {}
 
-  inline __m256 halves(const byte_t* at) const {
+  inline __m128i words(const byte_t* at) const {
     at += 2 * first;
-    if constexpr (full) return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+    if constexpr (full) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
     alignas(16) unsigned short padded[8] = {};
     for (int i = 0; i < here; ++i) __builtin_memcpy(&padded[i], at + 2 * i, 2);
-    return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(padded)));
+    return _mm_load_si128(reinterpret_cast<const __m128i*>(padded));
   }
+  inline __m256 halves(const byte_t* at) const { return _mm256_cvtph_ps(words(at)); }
   inline __m256i dwords(const byte_t* at) const {
     at += 4 * first;
     if constexpr (full) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
@@ -129,9 +180,165 @@ inline void load_sub_scales(const byte_t* packed, int j, const Lanes<full>& lane
       _mm256_mul_ps(group.bias, _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_setzero_si256(), minimum)));
 }
 
+// A 4-bit scale (low) and minimum (high) for each half of group j.
+template <bool full>
+inline void load_half_scales_and_minima(const byte_t* pairs, int j, const Lanes<full>& lanes, Group& group) {
+  const __m256i low = _mm256_set1_epi32(15);
+  const __m256i first = lanes.unsigned_bytes(pairs + 2 * j * lanes.count);
+  const __m256i second = lanes.unsigned_bytes(pairs + (2 * j + 1) * lanes.count);
+  const auto minimum = [](__m256i pair) {
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_setzero_si256(), _mm256_srli_epi32(pair, 4)));
+  };
+  const __m256 unit = group.scale, minimum_unit = group.bias;
+  group.scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(_mm256_and_si256(first, low)));
+  group.second_scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(_mm256_and_si256(second, low)));
+  group.bias = _mm256_mul_ps(minimum_unit, minimum(first));
+  group.second_bias = _mm256_mul_ps(minimum_unit, minimum(second));
+}
+
+// `mask`'s bits from bit `shift` of every dword.
+inline __m256i dword_field(__m256i dwords, int shift, int mask) {
+  return _mm256_and_si256(_mm256_srl_epi32(dwords, _mm_cvtsi32_si128(shift)), _mm256_set1_epi32(mask));
+}
+
+// unit · (a scale of four low and two high bits, less 32)
+inline __m256 six_bit_scale(__m256 unit, __m256i bottom, __m256i top) {
+  const __m256i scale = _mm256_or_si256(bottom, _mm256_slli_epi32(top, 4));
+  return _mm256_mul_ps(unit, _mm256_cvtepi32_ps(_mm256_sub_epi32(scale, _mm256_set1_epi32(32))));
+}
+
+// The scale of sub-block s of 16 columns, out of 12 packed planes.
+template <bool full>
+inline __m256 half_scale(const byte_t* packed, int s, const Lanes<full>& lanes, __m256 unit) {
+  const auto plane = [&](int i) { return lanes.unsigned_bytes(packed + i * lanes.count); };
+  return six_bit_scale(unit, dword_field(plane(s % 8), s / 8 * 4, 15),
+                       dword_field(plane(8 + s % 4), s / 4 * 2, 3));
+}
+
+// The scale of group j: top bits in a plane of words, low bits in four of bytes.
+template <bool full>
+inline __m256 split_scale(const byte_t* planes, int j, const Lanes<full>& lanes, __m256 unit) {
+  const __m256i top = _mm256_cvtepu16_epi32(lanes.words(planes));
+  const __m256i bottom = lanes.unsigned_bytes(planes + (2 + j / 2) * lanes.count);
+  return six_bit_scale(unit, dword_field(bottom, j % 2 * 4, 15), dword_field(top, 2 * j, 3));
+}
+
+// 2^(exponent − 128); the smallest two are subnormal.
+template <bool full>
+inline __m256 load_exponents(const byte_t* at, const Lanes<full>& lanes) {
+  const __m256i exponent = lanes.unsigned_bytes(at);
+  const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(exponent, _mm256_set1_epi32(1)), 23);
+  const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), exponent);
+  const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), exponent);
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, small));
+}
+
+template <bool full>
+inline void load_nibbles(const byte_t* codes, const Lanes<full>& lanes, Group& group) {
+  const __m256i low = _mm256_set1_epi8(15);
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; ++q) {
+    const __m256i packed = lanes.dwords(codes + 4 * q * lanes.count);
+    group.quads[q] = _mm256_and_si256(packed, low);
+    group.quads[q + 4] = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low);
+  }
+}
+
+// `mask`'s bits from bit `shift` of every byte of a run.
+template <bool full>
+inline void load_fields(const byte_t* run, int shift, int mask, const Lanes<full>& lanes, Group& group) {
+  const __m256i field = _mm256_set1_epi8(static_cast<char>(mask));
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) {
+    group.quads[q] = _mm256_and_si256(shift_right(lanes.dwords(run + 4 * q * lanes.count), shift), field);
+  }
+}
+
+// Adds `value` to the codes whose byte of `quad` has the bits of `wanted`, one in each byte.
+inline __m256i add_where_set(__m256i codes, __m256i quad, __m256i wanted, int value) {
+  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(quad, wanted), wanted);
+  return _mm256_or_si256(codes, _mm256_and_si256(set, _mm256_set1_epi8(static_cast<char>(value))));
+}
+
+// Adds `value` to the codes whose bit j in a run is set.
+template <bool full>
+inline void add_top_bits(const byte_t* run, int j, int value, const Lanes<full>& lanes, Group& group) {
+  const __m256i bit = _mm256_set1_epi8(static_cast<char>(1 << j));
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q)
+    group.quads[q] = add_where_set(group.quads[q], lanes.dwords(run + 4 * q * lanes.count), bit, value);
+}
+
+// Adds 16 to the codes whose bit is set in their lane's dword: bit k is column k's.
+inline void add_fifth_bits(__m256i dwords, Group& group) {
+  const __m256i first_bytes =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) {
+    const __m256i order = _mm256_add_epi8(first_bytes, _mm256_set1_epi8(static_cast<char>(q / 2)));
+    const __m256i bits = _mm256_set1_epi32(q % 2 == 0 ? 0x08040201 : static_cast<int>(0x80402010u));
+    group.quads[q] = add_where_set(group.quads[q], _mm256_shuffle_epi8(dwords, order), bits, 16);
+  }
+}
+
+// Codes become the levels that they stand for, plus `zero`.
+inline void look_up(const int8_t (&levels)[16], int zero, Group& group) {
+  const __m128i signed_levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(levels));
+  const __m256i table =
+      _mm256_broadcastsi128_si256(_mm_add_epi8(signed_levels, _mm_set1_epi8(static_cast<char>(zero))));
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) group.quads[q] = _mm256_shuffle_epi8(table, group.quads[q]);
+}
+
+// Group j of a record in the forms whose codes are not whole nibbles or bytes: scales first.
+template <LinearForm form, bool full>
+inline void load_odd_codes(const byte_t* record, int j, const Lanes<full>& lanes, Group& group) {
+  const int n = lanes.count;
+  if constexpr (form == LinearForm::kCodes5 || form == LinearForm::kCodes5Bias) {
+    const byte_t* fifth = record + (Codes<form>::kBias ? 4 : 2) * n;
+    load_nibbles(fifth + 4 * n, lanes, group);
+    add_fifth_bits(lanes.dwords(fifth), group);
+  } else if constexpr (form == LinearForm::kCodes5Super) {
+    load_sub_scales(record + 4 * n, j, lanes, group);
+    load_fields(record + (48 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
+    add_top_bits(record + 16 * n, j, 16, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes2Super) {
+    load_half_scales_and_minima(record + 4 * n, j, lanes, group);
+    load_fields(record + (20 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
+  } else {
+    const __m256 unit = group.scale;
+    group.scale = half_scale(record + 2 * n, 2 * j, lanes, unit);
+    group.second_scale = half_scale(record + 2 * n, 2 * j + 1, lanes, unit);
+    load_fields(record + (46 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
+    add_top_bits(record + 14 * n, j, 4, lanes, group);
+  }
+}
+
+// Group j of a record in the forms with a table of levels.
+template <LinearForm form, bool full>
+inline void load_levels(const byte_t* record, int j, const Lanes<full>& lanes, Group& group) {
+  const int n = lanes.count;
+  if constexpr (form == LinearForm::kLevelsFp4) {
+    group.scale = load_exponents(record, lanes);
+    load_nibbles(record + n, lanes, group);
+    look_up(kFp4Levels, Codes<form>::kZero, group);
+  } else {
+    group.scale = lanes.halves(record);
+    constexpr bool kSuper = form == LinearForm::kLevelsSuper;
+    if constexpr (kSuper) group.scale = split_scale(record + 2 * n, j, lanes, group.scale);
+    load_nibbles(record + (kSuper ? 8 + 16 * j : 2) * n, lanes, group);
+    look_up(kIq4Levels, Codes<form>::kZero, group);
+  }
+}
+
+template <LinearForm form>
+constexpr bool kHasLevels =
+    form == LinearForm::kLevels || form == LinearForm::kLevelsSuper || form == LinearForm::kLevelsFp4;
+
 // Group j of a record.
 template <LinearForm form, bool full>
 inline void load_group(const byte_t* record, int j, const Lanes<full>& lanes, Group& group) {
+  if constexpr (kHasLevels<form>) return load_levels<form>(record, j, lanes, group);
   const int n = lanes.count;
   const __m256i low = _mm256_set1_epi8(15);
   group.scale = lanes.halves(record);
@@ -142,19 +349,12 @@ inline void load_group(const byte_t* record, int j, const Lanes<full>& lanes, Gr
     for (int q = 0; q < 8; ++q)
       group.quads[q] = _mm256_xor_si256(lanes.dwords(record + (2 + 4 * q) * n), zero);
   } else if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
-    const byte_t* codes = record + (Codes<form>::kBias ? 4 : 2) * n;
-#pragma GCC unroll 4
-    for (int q = 0; q < 4; ++q) {
-      const __m256i packed = lanes.dwords(codes + 4 * q * n);
-      group.quads[q] = _mm256_and_si256(packed, low);
-      group.quads[q + 4] = _mm256_and_si256(_mm256_srli_epi16(packed, 4), low);
-    }
+    load_nibbles(record + (Codes<form>::kBias ? 4 : 2) * n, lanes, group);
   } else if constexpr (form == LinearForm::kCodes4Super) {
     load_sub_scales(record + 4 * n, j, lanes, group);
-    const byte_t* codes = record + (16 + j / 2 * 32) * n;
-#pragma GCC unroll 8
-    for (int q = 0; q < 8; ++q)
-      group.quads[q] = _mm256_and_si256(shift_right(lanes.dwords(codes + 4 * q * n), j % 2 * 4), low);
+    load_fields(record + (16 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
+  } else if constexpr (form != LinearForm::kCodes6Super) {
+    load_odd_codes<form>(record, j, lanes, group);
   } else {
     const byte_t* scales = record + (2 + 2 * j) * n;
     const __m256 unit = group.scale;
@@ -175,12 +375,14 @@ inline void load_group(const byte_t* record, int j, const Lanes<full>& lanes, Gr
 }
 
 // The exact sum of code · input code over the quads [first, last), widened as often as int16 needs: 8 quads
-// of 4-bit codes, 2 of 6-bit ones (at most 2 · 2 · 63 · 127 = 32,004), each alone with 8 bits.
+// of 4-bit codes, 4 of 5-bit ones (at most 4 · 2 · 31 · 127 = 31,496), 2 of 6-bit ones (2 · 2 · 63 · 127 =
+// 32,004), each alone with 8 bits.
 template <int bits, int first, int last>
 inline __m256i dots(const Group& group, const int* x) {
   const __m256i ones = _mm256_set1_epi16(1);
   __m256i sum = _mm256_setzero_si256();
-  constexpr int kAtOnce = bits == 4 ? 8 : bits == 6 ? 2 : 1;
+  constexpr int kMost = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+  constexpr int kAtOnce = kMost < last - first ? kMost : last - first;
   __m256i pairs = _mm256_setzero_si256();
 #pragma GCC unroll 8
   for (int q = first; q < last; ++q) {
@@ -221,15 +423,22 @@ inline void multiply_half(const byte_t* panel, int64_t groups, const Lanes<full>
     for (int m = 0; m < M; ++m) {
       const int* codes = reinterpret_cast<const int*>(x + m * kGroup);
       const __m256 input_scale = _mm256_set1_ps(scales[m]);
-      if constexpr (Form::kBits == 6) {
-        const __m256i first =
-            _mm256_add_epi32(dots<6, 0, 4>(group, codes), _mm256_set1_epi32(Form::kZero * negated_first[m]));
-        const __m256i second = _mm256_add_epi32(
-            dots<6, 4, 8>(group, codes), _mm256_set1_epi32(Form::kZero * (negated[m] - negated_first[m])));
+      if constexpr (Form::kHalves) {
+        const int negated_second = negated[m] - negated_first[m];
+        const __m256i first = _mm256_add_epi32(dots<Form::kBits, 0, 4>(group, codes),
+                                               _mm256_set1_epi32(Form::kZero * negated_first[m]));
+        const __m256i second = _mm256_add_epi32(dots<Form::kBits, 4, 8>(group, codes),
+                                                _mm256_set1_epi32(Form::kZero * negated_second));
         sums[m] =
             _mm256_fmadd_ps(_mm256_cvtepi32_ps(first), _mm256_mul_ps(group.scale, input_scale), sums[m]);
         sums[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(second), _mm256_mul_ps(group.second_scale, input_scale),
                                   sums[m]);
+        if constexpr (Form::kBias) {
+          const float first_sum = -scales[m] * static_cast<float>(negated_first[m]);
+          const float second_sum = -scales[m] * static_cast<float>(negated_second);
+          sums[m] = _mm256_fmadd_ps(group.bias, _mm256_set1_ps(first_sum), sums[m]);
+          sums[m] = _mm256_fmadd_ps(group.second_bias, _mm256_set1_ps(second_sum), sums[m]);
+        }
       } else {
         __m256i exact = dots<Form::kBits, 0, 8>(group, codes);
         if constexpr (Form::kZero != 0) {

@@ -11,6 +11,7 @@
 
 #include <immintrin.h>
 
+#include "core/quant_levels.h"
 #include "kernels/cpu/linear_kernels.h"
 
 namespace butter::cpu {
@@ -63,13 +64,22 @@ inline void multiply_panel(const byte_t* panel, int64_t groups, Lanes<full> lane
       const int* codes = reinterpret_cast<const int*>(x + m * kGroup);
       const __m512 input_scale = _mm512_set1_ps(scales[m]);
       if constexpr (Form::kHalves) {
-        const __m512i first = _mm512_slli_epi32(_mm512_set1_epi32(negated_first[m]), Form::kZeroShift);
-        const __m512i second =
-            _mm512_slli_epi32(_mm512_set1_epi32(negated[m] - negated_first[m]), Form::kZeroShift);
+        const int negated_second = negated[m] - negated_first[m];
+        __m512i first = zero, second = zero;
+        if constexpr (Form::kZeroShift > 0) {
+          first = _mm512_slli_epi32(_mm512_set1_epi32(negated_first[m]), Form::kZeroShift);
+          second = _mm512_slli_epi32(_mm512_set1_epi32(negated_second), Form::kZeroShift);
+        }
         total[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots<0, 4>(group, codes, first)),
                                    _mm512_mul_ps(group.scale, input_scale), total[m]);
         total[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots<4, 8>(group, codes, second)),
                                    _mm512_mul_ps(group.second_scale, input_scale), total[m]);
+        if constexpr (Form::kBias) {
+          const float first_sum = -scales[m] * static_cast<float>(negated_first[m]);
+          const float second_sum = -scales[m] * static_cast<float>(negated_second);
+          total[m] = _mm512_fmadd_ps(group.bias, _mm512_set1_ps(first_sum), total[m]);
+          total[m] = _mm512_fmadd_ps(group.second_bias, _mm512_set1_ps(second_sum), total[m]);
+        }
       } else {
         __m512i sum = zero;
         if constexpr (Form::kZeroShift > 0)

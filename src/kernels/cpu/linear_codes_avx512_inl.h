@@ -1,5 +1,5 @@
 // How the AVX-512 and AMX kernels read a group of 32 columns of a coded weight. Included once by each, inside
-// its own anonymous namespace, after <immintrin.h> and linear_kernels.h.
+// its own anonymous namespace, after <immintrin.h>, linear_kernels.h and quant_levels.h.
 //
 // A lane is a row of the panel. Codes come as 8 quads of unsigned bytes, value = scale · code + bias; the
 // form's zero point is the caller's to take off where it multiplies codes, and part of `bias` where
@@ -39,11 +39,60 @@ struct Codes<LinearForm::kCodes6Super> {
   static constexpr bool kBias = false, kHalves = true;  // a scale for each 16 columns
   static constexpr int kGroups = 8, kRowBytes = 210;
 };
+template <>
+struct Codes<LinearForm::kCodes5> {
+  static constexpr int kZeroShift = 4;  // zero point 16
+  static constexpr bool kBias = false, kHalves = false;
+  static constexpr int kGroups = 1, kRowBytes = 22;
+};
+template <>
+struct Codes<LinearForm::kCodes5Bias> {
+  static constexpr int kZeroShift = 0;
+  static constexpr bool kBias = true, kHalves = false;
+  static constexpr int kGroups = 1, kRowBytes = 24;
+};
+template <>
+struct Codes<LinearForm::kCodes5Super> {
+  static constexpr int kZeroShift = 0;
+  static constexpr bool kBias = true, kHalves = false;
+  static constexpr int kGroups = 8, kRowBytes = 176;
+};
+template <>
+struct Codes<LinearForm::kCodes2Super> {
+  static constexpr int kZeroShift = 0;
+  static constexpr bool kBias = true, kHalves = true;
+  static constexpr int kGroups = 8, kRowBytes = 84;
+};
+template <>
+struct Codes<LinearForm::kCodes3Super> {
+  static constexpr int kZeroShift = 2;  // zero point 4
+  static constexpr bool kBias = false, kHalves = true;
+  static constexpr int kGroups = 8, kRowBytes = 110;
+};
+template <>
+struct Codes<LinearForm::kLevels> {
+  static constexpr int kZeroShift = 7;  // levels as level + 128
+  static constexpr bool kBias = false, kHalves = false;
+  static constexpr int kGroups = 1, kRowBytes = 18;
+};
+template <>
+struct Codes<LinearForm::kLevelsSuper> {
+  static constexpr int kZeroShift = 7;
+  static constexpr bool kBias = false, kHalves = false;
+  static constexpr int kGroups = 8, kRowBytes = 136;
+};
+template <>
+struct Codes<LinearForm::kLevelsFp4> {
+  static constexpr int kZeroShift = 4;  // levels as level + 16
+  static constexpr bool kBias = false, kHalves = false;
+  static constexpr int kGroups = 1, kRowBytes = 17;
+};
 
 struct Group {
   __m512 scale;
   __m512 second_scale;  // of columns 16..31, where the form has halves
   __m512 bias;          // where it has one
+  __m512 second_bias;   // of columns 16..31, where it has both
   __m512i quads[8];     // lane, column 4·quad + byte
 };
 
@@ -55,10 +104,11 @@ struct Lanes {
 
   explicit Lanes(int lanes) : count(full ? 16 : lanes), mask(static_cast<__mmask16>((1u << lanes) - 1)) {}
 
-  inline __m512 halves(const byte_t* at) const {
-    if constexpr (full) return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, at));
+  inline __m256i words(const byte_t* at) const {
+    if constexpr (full) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+    return _mm256_maskz_loadu_epi16(mask, at);
   }
+  inline __m512 halves(const byte_t* at) const { return _mm512_cvtph_ps(words(at)); }
   inline __m512i dwords(const byte_t* at) const {
     if constexpr (full) return _mm512_loadu_si512(at);
     return _mm512_maskz_loadu_epi32(mask, at);
@@ -92,9 +142,165 @@ inline void load_sub_scales(const byte_t* packed, int j, Lanes<full> lanes, Grou
       _mm512_mul_ps(group.bias, _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), minimum)));
 }
 
+// A 4-bit scale (low) and minimum (high) for each half of group j.
+template <bool full>
+inline void load_half_scales_and_minima(const byte_t* pairs, int j, Lanes<full> lanes, Group& group) {
+  const __m512i low = _mm512_set1_epi32(15);
+  const __m512i first = lanes.unsigned_bytes(pairs + 2 * j * lanes.count);
+  const __m512i second = lanes.unsigned_bytes(pairs + (2 * j + 1) * lanes.count);
+  const auto minimum = [](__m512i pair) {
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), _mm512_srli_epi32(pair, 4)));
+  };
+  const __m512 unit = group.scale, minimum_unit = group.bias;
+  group.scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(_mm512_and_si512(first, low)));
+  group.second_scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(_mm512_and_si512(second, low)));
+  group.bias = _mm512_mul_ps(minimum_unit, minimum(first));
+  group.second_bias = _mm512_mul_ps(minimum_unit, minimum(second));
+}
+
+// `mask`'s bits from bit `shift` of every dword.
+inline __m512i dword_field(__m512i dwords, int shift, int mask) {
+  return _mm512_and_si512(_mm512_srl_epi32(dwords, _mm_cvtsi32_si128(shift)), _mm512_set1_epi32(mask));
+}
+
+// unit · (a scale of four low and two high bits, less 32)
+inline __m512 six_bit_scale(__m512 unit, __m512i bottom, __m512i top) {
+  const __m512i scale = _mm512_or_si512(bottom, _mm512_slli_epi32(top, 4));
+  return _mm512_mul_ps(unit, _mm512_cvtepi32_ps(_mm512_sub_epi32(scale, _mm512_set1_epi32(32))));
+}
+
+// The scale of sub-block s of 16 columns, out of 12 packed planes.
+template <bool full>
+inline __m512 half_scale(const byte_t* packed, int s, Lanes<full> lanes, __m512 unit) {
+  const auto plane = [&](int i) { return lanes.unsigned_bytes(packed + i * lanes.count); };
+  return six_bit_scale(unit, dword_field(plane(s % 8), s / 8 * 4, 15),
+                       dword_field(plane(8 + s % 4), s / 4 * 2, 3));
+}
+
+// The scale of group j: top bits in a plane of words, low bits in four of bytes.
+template <bool full>
+inline __m512 split_scale(const byte_t* planes, int j, Lanes<full> lanes, __m512 unit) {
+  const __m512i top = _mm512_cvtepu16_epi32(lanes.words(planes));
+  const __m512i bottom = lanes.unsigned_bytes(planes + (2 + j / 2) * lanes.count);
+  return six_bit_scale(unit, dword_field(bottom, j % 2 * 4, 15), dword_field(top, 2 * j, 3));
+}
+
+// 2^(exponent − 128); the smallest two are subnormal.
+template <bool full>
+inline __m512 load_exponents(const byte_t* at, Lanes<full> lanes) {
+  const __m512i exponent = lanes.unsigned_bytes(at), one = _mm512_set1_epi32(1);
+  const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(exponent, one), 23);
+  const __mmask16 small = _mm512_cmple_epu32_mask(exponent, one);
+  return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(normal, small, _mm512_set1_epi32(0x00200000), exponent));
+}
+
+template <bool full>
+inline void load_nibbles(const byte_t* codes, Lanes<full> lanes, Group& group) {
+  const __m512i low = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; ++q) {
+    const __m512i packed = lanes.dwords(codes + 4 * q * lanes.count);
+    group.quads[q] = _mm512_and_si512(packed, low);
+    group.quads[q + 4] = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low);
+  }
+}
+
+// `mask`'s bits from bit `shift` of every byte of a run.
+template <bool full>
+inline void load_fields(const byte_t* run, int shift, int mask, Lanes<full> lanes, Group& group) {
+  const __m512i shifts = _mm512_set1_epi16(static_cast<short>(shift));
+  const __m512i field = _mm512_set1_epi8(static_cast<char>(mask));
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) {
+    group.quads[q] =
+        _mm512_and_si512(_mm512_srlv_epi16(lanes.dwords(run + 4 * q * lanes.count), shifts), field);
+  }
+}
+
+// Adds `value` to the codes whose bit j in a run is set.
+template <bool full>
+inline void add_top_bits(const byte_t* run, int j, int value, Lanes<full> lanes, Group& group) {
+  const __m512i bit = _mm512_set1_epi8(static_cast<char>(1 << j));
+  const __m512i add = _mm512_set1_epi8(static_cast<char>(value));
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) {
+    const __mmask64 set = _mm512_test_epi8_mask(lanes.dwords(run + 4 * q * lanes.count), bit);
+    group.quads[q] = _mm512_mask_add_epi8(group.quads[q], set, group.quads[q], add);
+  }
+}
+
+// Adds 16 to the codes whose bit is set in their lane's dword: bit k is column k's.
+inline void add_fifth_bits(__m512i dwords, Group& group) {
+  const __m512i add = _mm512_set1_epi8(16);
+  const __m512i first_bytes =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) {
+    const __m512i order = _mm512_add_epi8(first_bytes, _mm512_set1_epi8(static_cast<char>(q / 2)));
+    const __m512i bits = _mm512_set1_epi32(q % 2 == 0 ? 0x08040201 : static_cast<int>(0x80402010u));
+    const __mmask64 set = _mm512_test_epi8_mask(_mm512_shuffle_epi8(dwords, order), bits);
+    group.quads[q] = _mm512_mask_add_epi8(group.quads[q], set, group.quads[q], add);
+  }
+}
+
+// Codes become the levels that they stand for, plus `zero`.
+inline void look_up(const int8_t (&levels)[16], int zero, Group& group) {
+  const __m128i signed_levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(levels));
+  const __m512i table =
+      _mm512_broadcast_i32x4(_mm_add_epi8(signed_levels, _mm_set1_epi8(static_cast<char>(zero))));
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) group.quads[q] = _mm512_shuffle_epi8(table, group.quads[q]);
+}
+
+// Group j of a record in the forms whose codes are not whole nibbles or bytes: scales first.
+template <LinearForm form, bool full>
+inline void load_odd_codes(const byte_t* record, int j, Lanes<full> lanes, Group& group) {
+  const int n = lanes.count;
+  if constexpr (form == LinearForm::kCodes5 || form == LinearForm::kCodes5Bias) {
+    const byte_t* fifth = record + (Codes<form>::kBias ? 4 : 2) * n;
+    load_nibbles(fifth + 4 * n, lanes, group);
+    add_fifth_bits(lanes.dwords(fifth), group);
+  } else if constexpr (form == LinearForm::kCodes5Super) {
+    load_sub_scales(record + 4 * n, j, lanes, group);
+    load_fields(record + (48 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
+    add_top_bits(record + 16 * n, j, 16, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes2Super) {
+    load_half_scales_and_minima(record + 4 * n, j, lanes, group);
+    load_fields(record + (20 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
+  } else {
+    const __m512 unit = group.scale;
+    group.scale = half_scale(record + 2 * n, 2 * j, lanes, unit);
+    group.second_scale = half_scale(record + 2 * n, 2 * j + 1, lanes, unit);
+    load_fields(record + (46 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
+    add_top_bits(record + 14 * n, j, 4, lanes, group);
+  }
+}
+
+// Group j of a record in the forms with a table of levels.
+template <LinearForm form, bool full>
+inline void load_levels(const byte_t* record, int j, Lanes<full> lanes, Group& group) {
+  const int n = lanes.count;
+  if constexpr (form == LinearForm::kLevelsFp4) {
+    group.scale = load_exponents(record, lanes);
+    load_nibbles(record + n, lanes, group);
+    look_up(kFp4Levels, 1 << Codes<form>::kZeroShift, group);
+  } else {
+    group.scale = lanes.halves(record);
+    constexpr bool kSuper = form == LinearForm::kLevelsSuper;
+    if constexpr (kSuper) group.scale = split_scale(record + 2 * n, j, lanes, group.scale);
+    load_nibbles(record + (kSuper ? 8 + 16 * j : 2) * n, lanes, group);
+    look_up(kIq4Levels, 1 << Codes<form>::kZeroShift, group);
+  }
+}
+
+template <LinearForm form>
+constexpr bool kHasLevels =
+    form == LinearForm::kLevels || form == LinearForm::kLevelsSuper || form == LinearForm::kLevelsFp4;
+
 // Group j of a record.
 template <LinearForm form, bool full>
 inline void load_group(const byte_t* record, int j, Lanes<full> lanes, Group& group) {
+  if constexpr (kHasLevels<form>) return load_levels<form>(record, j, lanes, group);
   const int n = lanes.count;
   const __m512i low = _mm512_set1_epi8(15);
   group.scale = lanes.halves(record);
@@ -103,20 +309,12 @@ inline void load_group(const byte_t* record, int j, Lanes<full> lanes, Group& gr
 #pragma GCC unroll 8
     for (int q = 0; q < 8; ++q) group.quads[q] = lanes.dwords(record + (2 + 4 * q) * n);
   } else if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
-    const byte_t* codes = record + (Codes<form>::kBias ? 4 : 2) * n;
-#pragma GCC unroll 4
-    for (int q = 0; q < 4; ++q) {
-      const __m512i packed = lanes.dwords(codes + 4 * q * n);
-      group.quads[q] = _mm512_and_si512(packed, low);
-      group.quads[q + 4] = _mm512_and_si512(_mm512_srli_epi16(packed, 4), low);
-    }
+    load_nibbles(record + (Codes<form>::kBias ? 4 : 2) * n, lanes, group);
   } else if constexpr (form == LinearForm::kCodes4Super) {
     load_sub_scales(record + 4 * n, j, lanes, group);
-    const byte_t* codes = record + (16 + j / 2 * 32) * n;
-    const __m512i shift = _mm512_set1_epi16(static_cast<short>(j % 2 * 4));
-#pragma GCC unroll 8
-    for (int q = 0; q < 8; ++q)
-      group.quads[q] = _mm512_and_si512(_mm512_srlv_epi16(lanes.dwords(codes + 4 * q * n), shift), low);
+    load_fields(record + (16 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
+  } else if constexpr (form != LinearForm::kCodes6Super) {
+    load_odd_codes<form>(record, j, lanes, group);
   } else {
     const byte_t* scales = record + (2 + 2 * j) * n;
     const __m512 unit = group.scale;

@@ -15,6 +15,22 @@ void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int6
       return multiply_codes<LinearForm::kCodes4Super>(weight, rows, begin, end, target);
     case LinearForm::kCodes6Super:
       return multiply_codes<LinearForm::kCodes6Super>(weight, rows, begin, end, target);
+    case LinearForm::kCodes5:
+      return multiply_codes<LinearForm::kCodes5>(weight, rows, begin, end, target);
+    case LinearForm::kCodes5Bias:
+      return multiply_codes<LinearForm::kCodes5Bias>(weight, rows, begin, end, target);
+    case LinearForm::kCodes5Super:
+      return multiply_codes<LinearForm::kCodes5Super>(weight, rows, begin, end, target);
+    case LinearForm::kCodes2Super:
+      return multiply_codes<LinearForm::kCodes2Super>(weight, rows, begin, end, target);
+    case LinearForm::kCodes3Super:
+      return multiply_codes<LinearForm::kCodes3Super>(weight, rows, begin, end, target);
+    case LinearForm::kLevels:
+      return multiply_codes<LinearForm::kLevels>(weight, rows, begin, end, target);
+    case LinearForm::kLevelsSuper:
+      return multiply_codes<LinearForm::kLevelsSuper>(weight, rows, begin, end, target);
+    case LinearForm::kLevelsFp4:
+      return multiply_codes<LinearForm::kLevelsFp4>(weight, rows, begin, end, target);
     default:
       return;
   }

@@ -28,6 +28,14 @@ enum class LinearForm : uint8_t {
   kCodes8,       // scale · (code − 128)
   kCodes4Super,  // (d · scale) · code − (dmin · minimum), scales and minima of 6 bits
   kCodes6Super,  // (d · scale) · (code − 32), a scale of 8 bits for every 16 columns
+  kCodes5,       // scale · (code − 16)
+  kCodes5Bias,   // scale · code + bias
+  kCodes5Super,  // as kCodes4Super
+  kCodes2Super,  // (d · scale) · code − (dmin · minimum), scales and minima of 4 bits for every 16 columns
+  kCodes3Super,  // (d · scale) · (code − 4), a scale of 6 bits for every 16 columns
+  kLevels,       // scale · level, one of kIq4Levels
+  kLevelsSuper,  // (d · scale) · level, scales of 6 bits
+  kLevelsFp4,    // 2^(exponent − 128) · level, one of kFp4Levels
 };
 
 // A weight as a kernel sees it. Float forms are row-major and may stand at any address. Coded forms are
@@ -38,6 +46,14 @@ enum class LinearForm : uint8_t {
 //   kCodes4Bias        scale:fp16[L] | bias:fp16[L] | codes
 //   kCodes4Super       d:fp16[L] | dmin:fp16[L] | packed[12][L] | codes[4 runs][8 quads][L][4]
 //   kCodes6Super       d:fp16[L] | scales:int8[16][L] | low[4 runs][8 quads][L][4] | high[2][8 quads][L][4]
+//   kCodes5            scale:fp16[L] | fifth bits:u32[L], bit k of column k | codes
+//   kCodes5Bias        scale:fp16[L] | bias:fp16[L] | fifth bits:u32[L] | codes
+//   kCodes5Super       d:fp16[L] | dmin:fp16[L] | packed[12][L] | fifth bits[8 quads][L][4] | codes as in 4
+//   kCodes2Super       d:fp16[L] | dmin:fp16[L] | scale and minimum[16][L] | codes[2 halves][8 quads][L][4]
+//   kCodes3Super       d:fp16[L] | packed[12][L] | third bits[8 quads][L][4] | codes[2 halves][8 quads][L][4]
+//   kLevels            scale:fp16[L] | codes
+//   kLevelsSuper       d:fp16[L] | high:u16[L] | low[4][L] | codes of 8 groups
+//   kLevelsFp4         exponent:u8[L] | codes
 //
 //   4 bits: codes[4 quads][L][4]  byte b of quad q: low nibble column 4q + b, high nibble column 16 + 4q + b
 //   8 bits: codes[8 quads][L][4]  byte b of quad q: column 4q + b, as code + 128

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/dtype.h"
+#include "core/quant_levels.h"
 #include "kernels/cpu/linear_kernels.h"
 
 namespace butter::cpu {
@@ -21,6 +22,7 @@ struct CodeShape {
   int groups;  // of 32 columns in a record
   int row_bytes;
   bool bias;
+  bool halves = false;  // a scale, and a bias, for each 16 columns
 };
 
 constexpr CodeShape shape_of(LinearForm form) {
@@ -32,7 +34,23 @@ constexpr CodeShape shape_of(LinearForm form) {
     case LinearForm::kCodes4Super:
       return {8, 144, true};
     case LinearForm::kCodes6Super:
-      return {8, 210, false};
+      return {8, 210, false, true};
+    case LinearForm::kCodes5:
+      return {1, 22, false};
+    case LinearForm::kCodes5Bias:
+      return {1, 24, true};
+    case LinearForm::kCodes5Super:
+      return {8, 176, true};
+    case LinearForm::kCodes2Super:
+      return {8, 84, true, true};
+    case LinearForm::kCodes3Super:
+      return {8, 110, false, true};
+    case LinearForm::kLevels:
+      return {1, 18, false};
+    case LinearForm::kLevelsSuper:
+      return {8, 136, false};
+    case LinearForm::kLevelsFp4:
+      return {1, 17, false};
     default:
       return {1, 34, false};
   }
@@ -43,7 +61,7 @@ constexpr CodeShape shape_of(LinearForm form) {
 struct Group {
   int16_t codes[kGroup][kPanelRows];
   float scale[2][kPanelRows];
-  float bias[kPanelRows];
+  float bias[2][kPanelRows];  // the second where the form has halves
 };
 
 void unpack_4(const uint8_t* codes, int lanes, int zero, Group& group) {
@@ -65,8 +83,9 @@ void unpack_8(const uint8_t* codes, int lanes, Group& group) {
   }
 }
 
-// Scales and minima of sub-block j: core/dequantise.cc has the bits.
-void unpack_4_super(const uint8_t* record, int j, int lanes, Group& group) {
+// Scales and minima of sub-block j: core/dequantise.cc has the bits. Runs of codes begin at byte `first_run`
+// of a row's block.
+void unpack_4_super(const uint8_t* record, int j, int lanes, int first_run, Group& group) {
   const uint8_t* packed = record + 4 * lanes;
   for (int i = 0; i < lanes; ++i) {
     const auto plane = [&](int at) { return static_cast<int>(packed[at * lanes + i]); };
@@ -74,9 +93,9 @@ void unpack_4_super(const uint8_t* record, int j, int lanes, Group& group) {
     const int minimum = j < 4 ? plane(j + 4) & 63 : (plane(j + 4) >> 4) | (plane(j) >> 6) << 4;
     group.scale[0][i] *= static_cast<float>(scale);
     group.scale[1][i] = group.scale[0][i];
-    group.bias[i] *= -static_cast<float>(minimum);
+    group.bias[0][i] *= -static_cast<float>(minimum);
   }
-  const uint8_t* codes = record + (16 + j / 2 * 32) * lanes;
+  const uint8_t* codes = record + (first_run + j / 2 * 32) * lanes;
   for (int q = 0; q < 8; ++q) {
     for (int i = 0; i < lanes; ++i) {
       for (int b = 0; b < 4; ++b, ++codes)
@@ -105,23 +124,125 @@ void unpack_6_super(const uint8_t* record, int j, int lanes, Group& group) {
   }
 }
 
+// Adds 16 to the codes whose bit is set: bit k of a lane's dword is column k's.
+void add_fifth_bits(const uint8_t* dwords, int lanes, Group& group) {
+  for (int i = 0; i < lanes; ++i) {
+    const auto bits = load<uint32_t>(dwords + 4 * i);
+    for (int k = 0; k < kGroup; ++k) {
+      const uint32_t top = (bits >> k & 1u) << 4;
+      group.codes[k][i] = static_cast<int16_t>(group.codes[k][i] + static_cast<int>(top));
+    }
+  }
+}
+
+// Adds `value` to the codes whose bit j in a run of bytes is set.
+void add_top_bits(const uint8_t* run, int j, int value, int lanes, Group& group) {
+  for (int q = 0; q < 8; ++q) {
+    for (int i = 0; i < lanes; ++i) {
+      for (int b = 0; b < 4; ++b, ++run) {
+        int16_t& code = group.codes[4 * q + b][i];
+        code = static_cast<int16_t>(code + (*run >> j & 1) * value);
+      }
+    }
+  }
+}
+
+// Two bits of a code: run j % 4 of the half's 32 bytes.
+void unpack_2(const uint8_t* codes, int j, int lanes, int zero, Group& group) {
+  for (int q = 0; q < 8; ++q) {
+    for (int i = 0; i < lanes; ++i) {
+      for (int b = 0; b < 4; ++b, ++codes)
+        group.codes[4 * q + b][i] = static_cast<int16_t>((*codes >> (j % 4 * 2) & 3) - zero);
+    }
+  }
+}
+
+void unpack_2_super(const uint8_t* record, int j, int lanes, Group& group) {
+  for (int i = 0; i < lanes; ++i) {
+    const float unit = group.scale[0][i], minimum_unit = group.bias[0][i];
+    for (int half = 0; half < 2; ++half) {
+      const int pair = record[(4 + 2 * j + half) * lanes + i];
+      group.scale[half][i] = unit * static_cast<float>(pair & 15);
+      group.bias[half][i] = minimum_unit * -static_cast<float>(pair >> 4);
+    }
+  }
+  unpack_2(record + (20 + j / 4 * 32) * lanes, j, lanes, 0, group);
+}
+
+void unpack_3_super(const uint8_t* record, int j, int lanes, Group& group) {
+  const uint8_t* packed = record + 2 * lanes;
+  for (int i = 0; i < lanes; ++i) {
+    const float unit = group.scale[0][i];
+    const auto plane = [&](int at) { return static_cast<int>(packed[at * lanes + i]); };
+    for (int half = 0; half < 2; ++half) {
+      const int s = 2 * j + half;
+      const int bottom = plane(s % 8) >> (s / 8 * 4) & 15, top = plane(8 + s % 4) >> (s / 4 * 2) & 3;
+      group.scale[half][i] = unit * static_cast<float>((bottom | top << 4) - 32);
+    }
+  }
+  unpack_2(record + (46 + j / 4 * 32) * lanes, j, lanes, 4, group);
+  add_top_bits(record + 14 * lanes, j, 4, lanes, group);
+}
+
+void unpack_levels(const uint8_t* codes, int lanes, const int8_t (&levels)[16], Group& group) {
+  unpack_4(codes, lanes, 0, group);
+  for (auto& column : group.codes) {
+    for (int i = 0; i < lanes; ++i) column[i] = levels[column[i]];
+  }
+}
+
+void unpack_levels_super(const uint8_t* record, int j, int lanes, Group& group) {
+  for (int i = 0; i < lanes; ++i) {
+    const int high = load<uint16_t>(record + 2 * (lanes + i));
+    const int low = record[(4 + j / 2) * lanes + i];
+    const int scale = ((low >> (j % 2 * 4) & 15) | (high >> (2 * j) & 3) << 4) - 32;
+    group.scale[0][i] *= static_cast<float>(scale);
+    group.scale[1][i] = group.scale[0][i];
+  }
+  unpack_levels(record + (8 + 16 * j) * lanes, lanes, kIq4Levels, group);
+}
+
+// Scales are 2^(exponent − 128); the smallest two are subnormal.
+void unpack_fp4(const uint8_t* record, int lanes, Group& group) {
+  for (int i = 0; i < lanes; ++i) {
+    const uint32_t exponent = record[i];
+    const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
+    group.scale[0][i] = group.scale[1][i] = load<float>(&bits);
+  }
+  unpack_levels(record + lanes, lanes, kFp4Levels, group);
+}
+
 template <LinearForm form>
 void unpack(const uint8_t* record, int j, int lanes, Group& group) {
+  if constexpr (form == LinearForm::kLevelsFp4) return unpack_fp4(record, lanes, group);
   constexpr bool kBias = shape_of(form).bias;
   for (int i = 0; i < lanes; ++i) {
     group.scale[0][i] = group.scale[1][i] = fp16_to_float(load<uint16_t>(record + 2 * i));
-    if constexpr (kBias) group.bias[i] = fp16_to_float(load<uint16_t>(record + 2 * (lanes + i)));
+    if constexpr (kBias) group.bias[0][i] = fp16_to_float(load<uint16_t>(record + 2 * (lanes + i)));
   }
   const uint8_t* codes = record + (kBias ? 4 : 2) * lanes;
   if constexpr (form == LinearForm::kCodes4) unpack_4(codes, lanes, 8, group);
   if constexpr (form == LinearForm::kCodes4Bias) unpack_4(codes, lanes, 0, group);
   if constexpr (form == LinearForm::kCodes8) unpack_8(codes, lanes, group);
-  if constexpr (form == LinearForm::kCodes4Super) unpack_4_super(record, j, lanes, group);
+  if constexpr (form == LinearForm::kCodes4Super) unpack_4_super(record, j, lanes, 16, group);
   if constexpr (form == LinearForm::kCodes6Super) unpack_6_super(record, j, lanes, group);
+  if constexpr (form == LinearForm::kCodes5 || form == LinearForm::kCodes5Bias) {
+    unpack_4(codes + 4 * lanes, lanes, kBias ? 0 : 16, group);
+    add_fifth_bits(codes, lanes, group);
+  }
+  if constexpr (form == LinearForm::kCodes5Super) {
+    unpack_4_super(record, j, lanes, 48, group);
+    add_top_bits(record + 16 * lanes, j, 16, lanes, group);
+  }
+  if constexpr (form == LinearForm::kCodes2Super) unpack_2_super(record, j, lanes, group);
+  if constexpr (form == LinearForm::kCodes3Super) unpack_3_super(record, j, lanes, group);
+  if constexpr (form == LinearForm::kLevels) unpack_levels(codes, lanes, kIq4Levels, group);
+  if constexpr (form == LinearForm::kLevelsSuper) unpack_levels_super(record, j, lanes, group);
 }
 
 // What one group adds to the 16 sums of input row m of a block.
-void add_group(const Group& group, const uint8_t* x, int64_t block, int64_t m, bool bias, float* sums) {
+template <bool bias, bool halves>
+void add_group(const Group& group, const uint8_t* x, int64_t block, int64_t m, float* sums) {
   const auto* codes = reinterpret_cast<const int8_t*>(x + m * kGroup);
   const auto scale = load<float>(x + block * kGroup + 4 * m);
   const auto code_sum = load<float>(x + block * (kGroup + 4) + 4 * m);
@@ -133,8 +254,15 @@ void add_group(const Group& group, const uint8_t* x, int64_t block, int64_t m, b
     }
     for (int i = 0; i < kPanelRows; ++i)
       sums[i] += static_cast<float>(dots[i]) * (group.scale[half][i] * scale);
+    if constexpr (bias && halves) {
+      int sum = 0;
+      for (int k = half * 16; k < half * 16 + 16; ++k) sum += codes[k];
+      for (int i = 0; i < kPanelRows; ++i) sums[i] += group.bias[half][i] * (scale * static_cast<float>(sum));
+    }
   }
-  for (int i = 0; bias && i < kPanelRows; ++i) sums[i] += group.bias[i] * code_sum;
+  if constexpr (bias && !halves) {
+    for (int i = 0; i < kPanelRows; ++i) sums[i] += group.bias[0][i] * code_sum;
+  }
 }
 
 template <LinearForm form>
@@ -154,7 +282,8 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
       for (int64_t g = 0; g < groups; ++g, x += block * kInt8GroupBytes) {
         unpack<form>(panel + g / kShape.groups * kShape.row_bytes * lanes,
                      static_cast<int>(g % kShape.groups), lanes, group);
-        for (int64_t m = 0; m < block; ++m) add_group(group, x, block, m, kShape.bias, sums[m]);
+        for (int64_t m = 0; m < block; ++m)
+          add_group<kShape.bias, kShape.halves>(group, x, block, m, sums[m]);
       }
       for (int64_t m = 0; m < block; m += kCodeRows) {
         float* y = target.y + (done + m) / kCodeRows * target.stride + n;

@@ -9,10 +9,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "core/dequantise.h"
@@ -21,9 +23,28 @@
 namespace butter {
 namespace {
 
-constexpr DType kCodedTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K};
-constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
-                               DType::kQ4_1, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K};
+constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
+                               DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
+                               DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
+                               DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
+constexpr std::span<const DType> kFloatTypes = std::span(kAllTypes).first(3);
+constexpr std::span<const DType> kCodedTypes = std::span(kAllTypes).subspan(3);
+
+// Where a block has an fp16 scale, and what makes of a value a scale whose codes give values of its size.
+struct ScalePlace {
+  DType dtype;
+  size_t offset;
+  float factor;
+};
+
+constexpr ScalePlace kScales[] = {
+    {DType::kQ4_0, 0, 1.0f / 5},    {DType::kQ4_1, 0, 1.0f / 5},      {DType::kQ4_1, 2, -1.5f},
+    {DType::kQ5_0, 0, 1.0f / 10},   {DType::kQ5_1, 0, 1.0f / 10},     {DType::kQ5_1, 2, -1.5f},
+    {DType::kQ8_0, 0, 1.0f / 70},   {DType::kQ2_K, 80, 1.0f / 12},    {DType::kQ2_K, 82, 1.0f / 8},
+    {DType::kQ3_K, 108, 1.0f / 40}, {DType::kQ4_K, 0, 1.0f / 150},    {DType::kQ4_K, 2, 1.0f / 20},
+    {DType::kQ5_K, 0, 1.0f / 300},  {DType::kQ5_K, 2, 1.0f / 20},     {DType::kQ6_K, 208, 1.0f / 1000},
+    {DType::kIQ4_NL, 0, 1.0f / 70}, {DType::kIQ4_XS, 0, 1.0f / 1200},
+};
 
 using Random = std::mt19937;
 
@@ -55,12 +76,10 @@ struct TestWeight {
       if (dtype == DType::kF32) std::memcpy(bytes.data() + at, &value, 4);
       if (dtype == DType::kF16) put16(at, float_to_fp16(value));
       if (dtype == DType::kBF16) put16(at, float_to_bf16(value));
-      if (dtype == DType::kQ8_0) put16(at, float_to_fp16(value / 70));
-      if (dtype == DType::kQ4_0 || dtype == DType::kQ4_1) put16(at, float_to_fp16(value / 5));
-      if (dtype == DType::kQ4_1) put16(at + 2, float_to_fp16(-1.5f * value));
-      if (dtype == DType::kQ4_K) put16(at, float_to_fp16(value / 150));
-      if (dtype == DType::kQ4_K) put16(at + 2, float_to_fp16(value / 20));
-      if (dtype == DType::kQ6_K) put16(at + 208, float_to_fp16(value / 1000));
+      for (const ScalePlace& scale : kScales)
+        if (dtype == scale.dtype) put16(at + scale.offset, float_to_fp16(value * scale.factor));
+      // Exponents around 2⁻⁶, for levels of about 5.
+      if (dtype == DType::kMXFP4) bytes[at] = static_cast<std::byte>(120 + any(random) % 5);
     }
     view.data = bytes.data();
   }
@@ -179,7 +198,7 @@ TEST_P(LinearOnEachIsa, EqualsTheReferenceInEveryShape) {
 
 TEST_P(LinearOnEachIsa, FloatFormsTakeAnyColumnCount) {
   Random random(2);
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (DType dtype : kFloatTypes) {
     for (int64_t columns : {1, 7, 15, 31, 33, 50}) {
       const TestWeight weight(dtype, 19, columns, random);
       const auto made = cpu::LinearWeight::make(weight.view, GetParam());
@@ -192,7 +211,7 @@ TEST_P(LinearOnEachIsa, FloatFormsTakeAnyColumnCount) {
 
 TEST_P(LinearOnEachIsa, FloatFormsTakeAnyAddress) {
   Random random(3);
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (DType dtype : kFloatTypes) {
     TestWeight weight(dtype, 20, 64, random);
     std::vector<std::byte> shifted(weight.bytes.size() + 1);
     std::memcpy(shifted.data() + 1, weight.bytes.data(), weight.bytes.size());
@@ -347,9 +366,26 @@ TEST_P(LinearOnEachIsa, ExtremeInputsStayExactOrShow) {
 
 // Whether a byte of a block holds codes and not scales.
 bool is_code(DType dtype, size_t offset) {
-  if (dtype == DType::kQ4_K) return offset >= 16;
-  if (dtype == DType::kQ6_K) return offset < 192;
-  return offset >= (dtype == DType::kQ4_1 ? 4 : 2);
+  switch (dtype) {
+    case DType::kQ2_K:
+      return offset >= 16 && offset < 80;
+    case DType::kQ3_K:
+      return offset < 96;
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return offset >= 16;
+    case DType::kQ6_K:
+      return offset < 192;
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+      return offset >= 4;
+    case DType::kIQ4_XS:
+      return offset >= 8;
+    case DType::kMXFP4:
+      return offset >= 1;
+    default:
+      return offset >= 2;
+  }
 }
 
 TEST_P(LinearOnEachIsa, LargestCodesDoNotOverflow) {
@@ -370,6 +406,24 @@ TEST_P(LinearOnEachIsa, LargestCodesDoNotOverflow) {
           expect_close(weight, kind, x, 16, run(*made, kind, x, 16), Errors::kAligned);
       }
     }
+  }
+}
+
+// Scales that are subnormal, around 1 and near the largest that leaves values finite. Not in bf16, which has
+// no subnormals in hardware.
+TEST_P(LinearOnEachIsa, ExponentsOfEverySizeAreScales) {
+  Random random(12);
+  for (int exponent : {0, 1, 2, 3, 127, 128, 250}) {
+    TestWeight weight(DType::kMXFP4, 19, 64, random);
+    for (size_t at = 0; at < weight.bytes.size(); at += 17)
+      weight.bytes[at] = static_cast<std::byte>(exponent);
+    const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+    ASSERT_TRUE(made);
+    const auto kind = cpu::input_kind(*made, cpu::LinearPath::kDecode);
+    // So that products are around 1, as far as inputs have 8-bit scales.
+    const auto x = random_floats(3 * 64, random, std::ldexp(1.0f, std::clamp(125 - exponent, -100, 120)));
+    expect_close(weight, kind, x, 3, run(*made, kind, x, 3));
+    if (HasFatalFailure()) return;
   }
 }
 
