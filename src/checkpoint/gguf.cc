@@ -158,10 +158,10 @@ Result<Header> read_header(Reader& reader) {
   if (found != "GGUF")
     return fail(StatusCode::kCorrupt, "the file begins with \"{}\"; \"GGUF\" is expected", printable(found));
   BUTTER_ASSIGN(const uint32_t version, reader.number<uint32_t>("the version"));
-  if (version == 0x03000000u)
+  if (version == 0x02000000u || version == 0x03000000u)
     return fail(StatusCode::kUnsupported, "the file is big-endian GGUF; a little-endian one is expected");
-  if (version != 3)
-    return fail(StatusCode::kUnsupported, "the file is GGUF version {}; 3 is expected", version);
+  if (version != 2 && version != 3)
+    return fail(StatusCode::kUnsupported, "the file is GGUF version {}; 2 or 3 is expected", version);
   BUTTER_ASSIGN(const uint64_t tensors, reader.number<uint64_t>("the tensor count"));
   BUTTER_ASSIGN(const uint64_t keys, reader.number<uint64_t>("the key count"));
   if (keys > reader.left() / kLeastKeyBytes || keys > kMaxKeys) {

@@ -1,4 +1,4 @@
-// Gguf: the parsed header of a GGUF file, version 3, and views of its tensors. Nothing of the tensors'
+// Gguf: the parsed header of a GGUF file, version 2 or 3, and views of its tensors. Nothing of the tensors'
 // data is read, and nothing that can stay in the mapping is copied.
 //
 // Every count, length, dimension and offset is untrusted and held against the size of the file before
@@ -10,7 +10,7 @@
 // Numbers are little-endian; a string is its length (u64) and its bytes; an array is its element type
 // (u32), its count (u64) and its elements. Dimensions are stored fastest first; the views have them in
 // (out, in) order. The data section begins at a multiple of general.alignment (32 if absent), and
-// offsets count from there.
+// offsets count from there. Versions 2 and 3 have one layout; 3 allowed big-endian files, which are refused.
 #pragma once
 
 #include <cstddef>

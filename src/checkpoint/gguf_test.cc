@@ -183,8 +183,10 @@ TEST(Gguf, EveryFlippedByteIsReadSafely) {
 TEST(Gguf, ForeignFilesAreNamed) {
   EXPECT_EQ(parse_error("GGML and more"), "the file begins with \"GGML\"; \"GGUF\" is expected");
   GgufWriter writer;
-  writer.version = 2;
-  EXPECT_EQ(parse_error(writer), "the file is GGUF version 2; 3 is expected");
+  for (uint32_t version : {0u, 1u, 4u}) {
+    writer.version = version;
+    EXPECT_EQ(parse_error(writer), fmt::format("the file is GGUF version {}; 2 or 3 is expected", version));
+  }
   writer.version = 0x03000000;
   EXPECT_EQ(parse_error(writer), "the file is big-endian GGUF; a little-endian one is expected");
 }
@@ -279,6 +281,16 @@ TEST(Gguf, DuplicateAndOverlappingTensorsAreNamed) {
   GgufWriter same;
   same.tensor("one", DType::kF32, {1}, "abcd").tensor({"two", {1}, 0, "abcd", 0});
   EXPECT_EQ(parse_error(same), "the tensors one and two overlap at byte 0 of the data");
+}
+
+TEST(Gguf, Version2HasTheLayoutOfVersion3) {
+  GgufWriter writer = small_file();
+  writer.version = 2;
+  const std::string file = writer.bytes();
+  const auto gguf = Gguf::parse(as_bytes(file));
+  ASSERT_TRUE(gguf) << gguf.error().message();
+  EXPECT_EQ(gguf->metadata().get_int("llama.block_count").value(), 2);
+  EXPECT_EQ(gguf->tensors().find("attn.weight")->view.row(1)[0], std::byte{2});
 }
 
 TEST(Gguf, AFileMayHoldNoTensors) {
