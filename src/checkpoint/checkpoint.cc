@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "checkpoint/gguf.h"
+#include "checkpoint/gguf_split.h"
 #include "checkpoint/printable.h"
 #include "checkpoint/regular_file.h"
 #include "checkpoint/safetensors.h"
@@ -40,7 +41,16 @@ Result<std::vector<std::string>> gguf_files(const std::string& folder) {
   return found;
 }
 
-// The one file in a folder that holds the weights.
+// Whether the files, sorted, are parts of one split model.
+bool are_one_split(const std::vector<std::string>& ggufs) {
+  const auto first = ggufs.empty() ? std::nullopt : parse_split_name(ggufs[0]);
+  return first && std::all_of(ggufs.begin(), ggufs.end(), [&](const std::string& path) {
+           const auto name = parse_split_name(path);
+           return name && name->stem == first->stem && name->parts == first->parts;
+         });
+}
+
+// The one file in a folder that holds the weights, or by which they are found.
 Result<std::string> weights_in(const std::string& folder) {
   BUTTER_ASSIGN(const std::vector<std::string> ggufs, gguf_files(folder));
   const fs::path weights = fs::path(folder) / kWeights;
@@ -53,7 +63,7 @@ Result<std::string> weights_in(const std::string& folder) {
     return fail(StatusCode::kUnsupported, "{} holds {}; sharded checkpoints are not read yet",
                 printable(folder, 500), kShardIndex);
   }
-  if (ggufs.size() == 1) return ggufs[0];
+  if (ggufs.size() == 1 || are_one_split(ggufs)) return ggufs[0];
   if (ggufs.size() > 1) {
     return fail(StatusCode::kInvalidArgument, "{} holds {} GGUF files ({}, {}{}); name one of them",
                 printable(folder, 500), ggufs.size(), printable(fs::path(ggufs[0]).filename().string()),
@@ -81,14 +91,6 @@ Result<Attributes> read_config(const std::string& weights_path) {
   return config;
 }
 
-// One part of a model that was cut into several files.
-Status check_whole(const Attributes& metadata) {
-  BUTTER_ASSIGN(const int64_t parts, metadata.get_int_or("split.count", 1));
-  if (parts <= 1) return {};
-  return fail(StatusCode::kUnsupported,
-              "the file is one of {} parts (split.count); split files are not read yet", parts);
-}
-
 }  // namespace
 
 const char* checkpoint_format_name(CheckpointFormat format) {
@@ -107,33 +109,55 @@ Result<Checkpoint> Checkpoint::open(const std::string& path) {
 }
 
 Result<Checkpoint> Checkpoint::open_file(const std::string& path) {
-  Checkpoint checkpoint;
-  BUTTER_ASSIGN(checkpoint.file_, MappedFile::open(path));
-  const std::span<const std::byte> bytes = checkpoint.file_->bytes();
+  BUTTER_ASSIGN(const std::shared_ptr<MappedFile> file, MappedFile::open(path));
+  const std::span<const std::byte> bytes = file->bytes();
   const std::string shown = printable(path, 500);
   if (Gguf::recognises(bytes)) {
-    auto gguf = Gguf::parse(bytes, checkpoint.file_);
-    if (!gguf) return fail(gguf.error().within(shown));
-    if (auto whole = check_whole(gguf->metadata()); !whole) return fail(whole.error().within(shown));
-    checkpoint.format_ = CheckpointFormat::kGguf;
-    checkpoint.config_ = gguf->metadata();
-    checkpoint.tensors_ = gguf->tensors();
+    auto checkpoint = open_gguf(file);
+    if (!checkpoint) return fail(checkpoint.error().within(shown));
     return checkpoint;
   }
   if (looks_like_safetensors(bytes) || fs::path(path).extension() == ".safetensors") {
-    auto parsed = SafetensorsFile::parse(bytes, checkpoint.file_);
+    auto parsed = SafetensorsFile::parse(bytes, file);
     if (!parsed) return fail(parsed.error().within(shown));
     const auto kept = std::make_shared<const SafetensorsFile>(*std::move(parsed));
-    checkpoint.format_ = CheckpointFormat::kSafetensors;
-    checkpoint.tensors_ = kept->tensors();
-    checkpoint.header_ = kept;
-    BUTTER_ASSIGN(checkpoint.config_, read_config(path));
-    return checkpoint;
+    return open_safetensors(path, {{file, kept->tensors(), kept}});
   }
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
                                std::min<size_t>(bytes.size(), 8));
   return fail(StatusCode::kCorrupt, "{} begins with \"{}\"; a GGUF or safetensors file is expected", shown,
               printable(start));
+}
+
+Result<Checkpoint> Checkpoint::open_gguf(const std::shared_ptr<MappedFile>& file) {
+  BUTTER_ASSIGN(const Gguf gguf, Gguf::parse(file->bytes(), file));
+  BUTTER_ASSIGN(std::vector<WeightFile> parts, open_gguf_parts(file, gguf));
+  Checkpoint checkpoint;
+  checkpoint.format_ = CheckpointFormat::kGguf;
+  checkpoint.weights_path_ = file->path();
+  checkpoint.config_ = gguf.metadata();
+  BUTTER_TRY(checkpoint.take(std::move(parts)));
+  return checkpoint;
+}
+
+Result<Checkpoint> Checkpoint::open_safetensors(const std::string& path, std::vector<WeightFile> files) {
+  Checkpoint checkpoint;
+  checkpoint.format_ = CheckpointFormat::kSafetensors;
+  checkpoint.weights_path_ = path;
+  BUTTER_ASSIGN(checkpoint.config_, read_config(path));
+  if (auto taken = checkpoint.take(std::move(files)); !taken)
+    return fail(taken.error().within(printable(path, 500)));
+  return checkpoint;
+}
+
+Status Checkpoint::take(std::vector<WeightFile> files) {
+  files_ = std::move(files);
+  std::vector<TensorTable::Part> parts;
+  for (const WeightFile& file : files_)
+    parts.push_back({fs::path(file.file->path()).filename().string(), &file.tensors});
+  BUTTER_ASSIGN(tensors_, TensorTable::join(parts));
+  for (WeightFile& file : files_) file.tensors = TensorTable();
+  return {};
 }
 
 const TensorView* Checkpoint::find_tensor(std::string_view name) const {
@@ -170,12 +194,38 @@ Result<std::optional<std::string>> Checkpoint::sidecar(const std::string& name) 
   return fail(text.error());
 }
 
+uint64_t Checkpoint::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const WeightFile& file : files_) bytes += file.file->bytes().size();
+  return bytes;
+}
+
+const MappedFile* Checkpoint::file_of(const TensorView& tensor) const {
+  for (const WeightFile& file : files_) {
+    const std::span<const std::byte> bytes = file.file->bytes();
+    if (tensor.data >= bytes.data() && tensor.data < bytes.data() + bytes.size()) return file.file.get();
+  }
+  return nullptr;
+}
+
 void Checkpoint::release_pages(const TensorView& tensor) const {
-  if (!tensor.empty()) file_->drop_pages({tensor.data, static_cast<size_t>(tensor.bytes())});
+  const MappedFile* file = file_of(tensor);
+  if (file) file->drop_pages({tensor.data, static_cast<size_t>(tensor.bytes())});
 }
 
 void Checkpoint::prefetch(const TensorView& tensor) const {
-  if (!tensor.empty()) file_->prefetch({tensor.data, static_cast<size_t>(tensor.bytes())});
+  const MappedFile* file = file_of(tensor);
+  if (file) file->prefetch({tensor.data, static_cast<size_t>(tensor.bytes())});
+}
+
+bool Checkpoint::damaged() const {
+  return std::any_of(files_.begin(), files_.end(),
+                     [](const WeightFile& file) { return file.file->damaged(); });
+}
+
+Status Checkpoint::check_undamaged() const {
+  for (const WeightFile& file : files_) BUTTER_TRY(file.file->check_undamaged());
+  return {};
 }
 
 }  // namespace butter

@@ -11,10 +11,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/attributes.h"
 #include "checkpoint/mapped_file.h"
 #include "checkpoint/tensor_table.h"
+#include "checkpoint/weight_file.h"
 #include "core/status.h"
 
 namespace butter {
@@ -25,14 +27,15 @@ const char* checkpoint_format_name(CheckpointFormat format);  // "gguf", "safete
 
 class Checkpoint {
  public:
-  // `path` is a GGUF file; or a safetensors file with config.json beside it; or a folder with config.json
-  // and model.safetensors (Hugging Face), or with one GGUF file. A file's kind is told by its bytes. Call
-  // install_truncation_guard() first, once in a process, if other programs may touch the file.
+  // `path` is a GGUF file, the first one where a model was split; or a safetensors file with config.json
+  // beside it; or a folder with config.json and model.safetensors (Hugging Face), or with one GGUF model. A
+  // file's kind is told by its bytes. Call install_truncation_guard() first, once in a process, if other
+  // programs may touch the files.
   static Result<Checkpoint> open(const std::string& path);
 
   CheckpointFormat format() const { return format_; }
-  // The file with the weights.
-  const std::string& weights_path() const { return file_->path(); }
+  // The file with the weights; the first of a split model.
+  const std::string& weights_path() const { return weights_path_; }
   // GGUF metadata, or config.json.
   const Attributes& config() const { return config_; }
 
@@ -54,25 +57,31 @@ class Checkpoint {
   // or nothing if there is none. `name` is a plain file name. Larger than 256 MiB is an error.
   Result<std::optional<std::string>> sidecar(const std::string& name) const;
 
-  // Size of the file with the weights.
-  uint64_t file_bytes() const { return file_->bytes().size(); }
+  // Size of the files with the weights.
+  uint64_t file_bytes() const;
   // For a tensor that was repacked: gives the memory of its pages back (MappedFile::drop_pages).
   void release_pages(const TensorView& tensor) const;
   // For a tensor that is read next (MappedFile::prefetch).
   void prefetch(const TensorView& tensor) const;
-  // Whether the file shrank under the mapping (MappedFile::damaged): what was computed since is void.
-  bool damaged() const { return file_->damaged(); }
+  // Whether a file shrank under its mapping (MappedFile::damaged): what was computed since is void.
+  bool damaged() const;
   // The same and more, as a Status with its sentence (MappedFile::check_undamaged): to be asked once the
   // weights are loaded, and where any_mapping_damaged() says so.
-  Status check_undamaged() const { return file_->check_undamaged(); }
+  Status check_undamaged() const;
 
  private:
   Checkpoint() = default;
   static Result<Checkpoint> open_file(const std::string& path);
+  static Result<Checkpoint> open_gguf(const std::shared_ptr<MappedFile>& file);
+  static Result<Checkpoint> open_safetensors(const std::string& path, std::vector<WeightFile> files);
+  // Makes the files' tensors the checkpoint's.
+  Status take(std::vector<WeightFile> files);
+  // The file that the tensor's bytes lie in; null for a view of something else.
+  const MappedFile* file_of(const TensorView& tensor) const;
 
   CheckpointFormat format_ = CheckpointFormat::kGguf;
-  std::shared_ptr<MappedFile> file_;
-  std::shared_ptr<const void> header_;  // owns the names of tensors
+  std::string weights_path_;
+  std::vector<WeightFile> files_;
   Attributes config_;
   TensorTable tensors_;
 };

@@ -101,16 +101,6 @@ TEST(Checkpoint, ADirectoryInPlaceOfAFileIsRefused) {
   EXPECT_EQ(open_error(dir.path()), dir.file("model.safetensors") + " is a directory; a file is expected");
 }
 
-TEST(Checkpoint, ShardsAndSplitsAreNotReadYet) {
-  const TempDir dir;
-  write_test_file(dir.file("model.safetensors.index.json"), "{}");
-  EXPECT_EQ(open_error(dir.path()),
-            dir.path() + " holds model.safetensors.index.json; sharded checkpoints are not read yet");
-  const std::string split = GgufWriter().value<uint16_t>("split.count", 3).bytes();
-  write_test_file(dir.file("x.gguf"), split);
-  EXPECT_THAT(open_error(dir.file("x.gguf")), HasSubstr("one of 3 parts (split.count)"));
-}
-
 TEST(Checkpoint, SafetensorsNeedTheirConfiguration) {
   const TempDir dir;
   write_test_file(dir.file("model.safetensors"), small_safetensors());

@@ -1,4 +1,4 @@
-// TensorTable: the tensors of one checkpoint file, in file order and by name.
+// TensorTable: the tensors of one checkpoint, in file order and by name.
 //
 // Names and data are views into the file's bytes, whose owner outlives the table. Const methods may be
 // called from any thread.
@@ -6,9 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -20,7 +22,7 @@ struct TensorEntry {
   std::string_view name;
   TensorView view;         // empty when Butter cannot read the tensor
   std::string unreadable;  // then why: "is stored as F8_E4M3, which Butter does not read"
-  uint64_t begin = 0;      // of the data, counted from the file's data section
+  uint64_t begin = 0;      // of the data, counted from the data section of its file
   uint64_t bytes = 0;
 };
 
@@ -30,10 +32,20 @@ class TensorTable {
   // Sorts by place in the file. Refuses a name met twice, and data that overlaps, by the tensors' names.
   static Result<TensorTable> create(std::vector<TensorEntry> entries);
 
+  struct Part {
+    std::string file_name;  // as a message names it
+    const TensorTable* tensors = nullptr;
+  };
+  // The tensors of several files, one file after the other. Refuses a name that two of them hold.
+  static Result<TensorTable> join(std::span<const Part> parts);
+
   std::span<const TensorEntry> entries() const { return entries_; }
   const TensorEntry* find(std::string_view name) const;  // null if there is none
 
  private:
+  // Sorts the names. The places of two entries with one name, if there are such.
+  std::optional<std::pair<uint32_t, uint32_t>> index_names();
+
   std::vector<TensorEntry> entries_;
   std::vector<uint32_t> by_name_;
 };
