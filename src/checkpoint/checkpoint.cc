@@ -9,6 +9,7 @@
 #include "checkpoint/printable.h"
 #include "checkpoint/regular_file.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_index.h"
 
 namespace butter {
 namespace {
@@ -53,15 +54,12 @@ bool are_one_split(const std::vector<std::string>& ggufs) {
 // The one file in a folder that holds the weights, or by which they are found.
 Result<std::string> weights_in(const std::string& folder) {
   BUTTER_ASSIGN(const std::vector<std::string> ggufs, gguf_files(folder));
-  const fs::path weights = fs::path(folder) / kWeights;
-  if (is_there(weights)) {
+  for (const char* name : {kWeights, kShardIndex}) {
+    const fs::path weights = fs::path(folder) / name;
+    if (!is_there(weights)) continue;
     if (ggufs.empty()) return weights.string();
     return fail(StatusCode::kInvalidArgument, "{} holds both {} and {}; name one of the files",
-                printable(folder, 500), kWeights, printable(fs::path(ggufs[0]).filename().string()));
-  }
-  if (is_there(fs::path(folder) / kShardIndex)) {
-    return fail(StatusCode::kUnsupported, "{} holds {}; sharded checkpoints are not read yet",
-                printable(folder, 500), kShardIndex);
+                printable(folder, 500), name, printable(fs::path(ggufs[0]).filename().string()));
   }
   if (ggufs.size() == 1 || are_one_split(ggufs)) return ggufs[0];
   if (ggufs.size() > 1) {
@@ -109,6 +107,10 @@ Result<Checkpoint> Checkpoint::open(const std::string& path) {
 }
 
 Result<Checkpoint> Checkpoint::open_file(const std::string& path) {
+  if (is_safetensors_index(path)) {
+    BUTTER_ASSIGN(std::vector<WeightFile> shards, open_safetensors_shards(path));
+    return open_safetensors(path, std::move(shards));
+  }
   BUTTER_ASSIGN(const std::shared_ptr<MappedFile> file, MappedFile::open(path));
   const std::span<const std::byte> bytes = file->bytes();
   const std::string shown = printable(path, 500);

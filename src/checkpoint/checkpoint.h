@@ -27,14 +27,14 @@ const char* checkpoint_format_name(CheckpointFormat format);  // "gguf", "safete
 
 class Checkpoint {
  public:
-  // `path` is a GGUF file, the first one where a model was split; or a safetensors file with config.json
-  // beside it; or a folder with config.json and model.safetensors (Hugging Face), or with one GGUF model. A
-  // file's kind is told by its bytes. Call install_truncation_guard() first, once in a process, if other
-  // programs may touch the files.
+  // `path` is a GGUF file, the first one where a model was split; or a safetensors file, or the index of a
+  // sharded one, with config.json beside it; or a folder with config.json and model.safetensors or its index
+  // (Hugging Face), or with one GGUF model. A file's kind is told by its bytes, an index by its name. Call
+  // install_truncation_guard() first, once in a process, if other programs may touch the files.
   static Result<Checkpoint> open(const std::string& path);
 
   CheckpointFormat format() const { return format_; }
-  // The file with the weights; the first of a split model.
+  // The file with the weights; the first of a split model, the index of a sharded one.
   const std::string& weights_path() const { return weights_path_; }
   // GGUF metadata, or config.json.
   const Attributes& config() const { return config_; }
