@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/status.h"
+#include "core/whole_file.h"
 #include "engine/known_models.h"
 
 #define XXH_INLINE_ALL
@@ -125,27 +126,6 @@ Result<fs::path> writable_place(const Places& places) {
   return fail(StatusCode::kIo,
               "a quality card can be written neither beside the model ({}) nor in the cache directory ({})",
               places.beside.string(), places.in_cache.empty() ? "there is none" : places.in_cache.string());
-}
-
-// Whole or absent: written under another name first.
-Status write_whole(const fs::path& path, const std::string& text) {
-  std::string unfinished = path.string() + ".XXXXXX";
-  const int fd = ::mkstemp(unfinished.data());
-  if (fd < 0)
-    return fail(StatusCode::kIo, "{}: no file can be made there: {}", path.string(), std::strerror(errno));
-  bool written = true;
-  for (size_t at = 0; written && at < text.size();) {
-    const ssize_t count = ::write(fd, text.data() + at, text.size() - at);
-    if (count < 0 && errno == EINTR) continue;
-    written = count >= 0;
-    at += written ? static_cast<size_t>(count) : 0;
-  }
-  written = ::fsync(fd) == 0 && written;
-  written = ::close(fd) == 0 && written;
-  if (written && ::rename(unfinished.c_str(), path.c_str()) == 0) return {};
-  const int error = errno;
-  ::unlink(unfinished.c_str());
-  return fail(StatusCode::kIo, "{} cannot be written: {}", path.string(), std::strerror(error));
 }
 
 // --- JSON
@@ -279,7 +259,7 @@ Result<std::string> write_quality_card(const std::string& model, QualityCard car
   BUTTER_ASSIGN(const fs::path path, writable_place(places));
   card.model = places.model;
   card.model_hash = places.hash;
-  BUTTER_TRY(write_whole(path, card_text(card)));
+  BUTTER_TRY(write_whole_file(path, card_text(card)));
   return path.string();
 }
 
