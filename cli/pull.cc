@@ -1,4 +1,4 @@
-// butter pull: fetches a model into the cache directory.
+// butter pull: fetches a model into the cache that its source has: Butter's own, or Hugging Face's.
 #include "butter/pull.h"
 
 #include <fmt/format.h>
@@ -18,10 +18,14 @@ namespace {
 class PullCommand : public Command {
  public:
   const char* name() const override { return "pull"; }
-  const char* summary() const override { return "fetch a model: `butter pull smollm2` is the small default"; }
+  const char* summary() const override {
+    return "fetch a model: `butter pull smollm2` is the small default, `butter pull org/name` one of the "
+           "Hugging Face hub";
+  }
   void declare(Arguments& arguments) override {
     common_.declare(arguments);
-    arguments.positional("name", name_, "of the model; smollm2");
+    arguments.positional("name", name_,
+                         "of the model: smollm2, or org/name[:file][@revision] of the Hugging Face hub");
   }
 
   int run() override {
@@ -48,7 +52,7 @@ class PullCommand : public Command {
       write_out(model.path + "\n");
       note(model.was_there
                ? fmt::format("{} is there already and whole", name_)
-               : fmt::format("fetched {}: {}, SHA-256 as expected", name_, spoken_bytes(model.bytes)));
+               : fmt::format("fetched {}: {}, as its hashes say", name_, spoken_bytes(model.bytes)));
     }
     return kExitOk;
   }

@@ -1,15 +1,12 @@
 #include "engine/known_models.h"
 
-#include <cstdlib>
 #include <filesystem>
+
+#include "hub/environment.h"
+#include "hub/hub_cache.h"
 
 namespace butter {
 namespace {
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 bool exists(const std::string& path) {
   std::error_code ignored;
@@ -64,9 +61,15 @@ Result<std::string> resolve_model(const std::string& name) {
   if (exists(name)) return name;
   const KnownModel* model = find_known_model(name);
   if (model == nullptr) {
-    return fail(StatusCode::kNotFound,
-                "{}: there is no such file or folder, and no model of that name (known: {})", name,
-                known_names());
+    if (const auto reference = parse_model_reference(name)) {
+      BUTTER_ASSIGN(const HubCache cache, HubCache::of_user());
+      return cache.find(*reference);
+    }
+    return fail(
+        StatusCode::kNotFound,
+        "{}: there is no such file or folder, and no model of that name (known: {}; org/name is a model of "
+        "the Hugging Face hub)",
+        name, known_names());
   }
   BUTTER_ASSIGN(const std::string path, known_model_path(*model));
   if (!exists(path)) {

@@ -29,7 +29,8 @@ Result<std::string> cache_directory();
 // Where a known model's file is, or will be.
 Result<std::string> known_model_path(const KnownModel& model);
 
-// The file or folder that -m names: a path that exists, or a known model that has been fetched.
+// The file or folder that -m names: a path that exists, or a known model that has been fetched, or a
+// reference to a model of the hub (hub/model_reference.h) that is in the Hugging Face cache.
 Result<std::string> resolve_model(const std::string& name);
 
 }  // namespace butter

