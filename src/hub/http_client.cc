@@ -1,20 +1,23 @@
 #include "hub/http_client.h"
 
-#include <httplib.h>
+#include <curl/curl.h>
 
 #include <algorithm>
 #include <cctype>
+#include <vector>
 
-#include "checkpoint/printable.h"
+#include "core/check.h"
+#include "hub/environment.h"
 
 namespace butter {
 namespace {
 
 constexpr int kMostRedirects = 8;
-constexpr size_t kMostServers = 8;
 constexpr size_t kMostIgnoredBytes = 65536;
-constexpr int kConnectSeconds = 15;
-constexpr int kReadSeconds = 30;
+constexpr size_t kMostHeaders = 200;
+constexpr long kConnectSeconds = 15;
+constexpr long kSilentSeconds = 30;
+constexpr long kBufferBytes = 256 * 1024;
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -22,44 +25,80 @@ std::string lower(std::string text) {
   return text;
 }
 
-void take_head(const httplib::Response& response, HttpReply& reply) {
-  reply.status = response.status;
-  for (const auto& [name, value] : response.headers) reply.headers.emplace(lower(name), value);
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-std::string words_for(httplib::Error error) {
-  switch (error) {
-    case httplib::Error::Connection:
+std::string words_for(CURLcode code) {
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+      return "there is no such host, or no network";
+    case CURLE_COULDNT_CONNECT:
       return "no connection can be made";
-    case httplib::Error::ConnectionTimeout:
-      return "the connection takes too long";
-    case httplib::Error::Read:
-      return "the connection broke off, or nothing came for too long";
-    case httplib::Error::Write:
+    case CURLE_OPERATION_TIMEDOUT:
+      return "nothing came for too long";
+    case CURLE_PARTIAL_FILE:
+    case CURLE_RECV_ERROR:
+    case CURLE_SEND_ERROR:
+    case CURLE_GOT_NOTHING:
       return "the connection broke off";
-    case httplib::Error::SSLConnection:
-      return "no encrypted connection can be made";
-    case httplib::Error::SSLLoadingCerts:
-      return "the system's certificates cannot be read";
-    case httplib::Error::SSLServerVerification:
+    case CURLE_PEER_FAILED_VERIFICATION:
       return "its certificate is not trusted";
-    case httplib::Error::Canceled:
+    case CURLE_WRITE_ERROR:
+    case CURLE_ABORTED_BY_CALLBACK:
       return "stopped";
     default:
-      return "the request failed (" + httplib::to_string(error) + ")";
+      return curl_easy_strerror(code);
   }
 }
 
-bool may_pass(httplib::Error error) {
-  return error == httplib::Error::Connection || error == httplib::Error::ConnectionTimeout ||
-         error == httplib::Error::Read || error == httplib::Error::Write ||
-         error == httplib::Error::SSLConnection;
+bool may_pass(CURLcode code) {
+  static const std::vector<CURLcode> kPassing = {
+      CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_OPERATION_TIMEDOUT, CURLE_PARTIAL_FILE,
+      CURLE_RECV_ERROR,           CURLE_SEND_ERROR,      CURLE_GOT_NOTHING,        CURLE_SSL_CONNECT_ERROR};
+  return std::find(kPassing.begin(), kPassing.end(), code) != kPassing.end();
 }
 
-void take_error(const httplib::Result& result, HttpReply& reply) {
-  if (result) return;
-  reply.problem = words_for(result.error());
-  reply.may_pass = may_pass(result.error());
+// A list of header lines, as curl takes them.
+class HeaderLines {
+ public:
+  ~HeaderLines() { curl_slist_free_all(list_); }
+  HeaderLines() = default;
+  HeaderLines(const HeaderLines&) = delete;
+  HeaderLines& operator=(const HeaderLines&) = delete;
+  void add(const std::string& line) { list_ = curl_slist_append(list_, line.c_str()); }
+  curl_slist* get() const { return list_; }
+
+ private:
+  curl_slist* list_ = nullptr;
+};
+
+void* new_handle() {
+  static const CURLcode global = curl_global_init(CURL_GLOBAL_DEFAULT);
+  BUTTER_CHECK(global == CURLE_OK);
+  CURL* curl = curl_easy_init();
+  BUTTER_CHECK(curl != nullptr);
+  return curl;
+}
+
+// What holds for every request.
+void set_bounds(CURL* curl) {
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
+  // Several requests of HTTP/2 would share one connection, and its bandwidth.
+  curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+  curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);  // HttpClient::follow() decides who gets the token
+  curl_easy_setopt(curl, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  curl_easy_setopt(curl, CURLOPT_USERAGENT, "butter");
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
+  curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, kBufferBytes);
+  if (const std::string trusted = environment("SSL_CERT_FILE"); !trusted.empty())
+    curl_easy_setopt(curl, CURLOPT_CAINFO, trusted.c_str());
 }
 
 }  // namespace
@@ -73,44 +112,93 @@ bool HttpReply::is_redirect() const {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
+// One exchange, as curl's callbacks see it.
+struct HttpClient::Transfer {
+  const Request& request;
+  const PullState& state;
+  HttpReply reply = {};
+  size_t ignored_bytes = 0;
+
+  void receive(CURL* curl) {
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, &on_header);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, this);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &on_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, this);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, this);
+  }
+
+  bool wants_body() const { return reply.status == 200 || reply.status == 206; }
+
+  static size_t on_header(char* data, size_t, size_t bytes, void* self) {
+    auto& [request, state, reply, ignored] = *static_cast<Transfer*>(self);
+    const std::string_view line(data, bytes);
+    if (line.substr(0, 5) == "HTTP/") {  // a new answer: the one before it was "100 Continue" or the like
+      reply = {};
+      const size_t space = line.find(' ');
+      if (space != std::string_view::npos)
+        reply.status = std::atoi(std::string(line.substr(space + 1, 3)).c_str());
+      return bytes;
+    }
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) return bytes;
+    if (reply.headers.size() >= kMostHeaders) return 0;
+    reply.headers.emplace(lower(std::string(line.substr(0, colon))), trimmed(line.substr(colon + 1)));
+    return bytes;
+  }
+
+  static size_t on_body(char* data, size_t, size_t bytes, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    if (transfer.state.cancelled()) return 0;
+    if (transfer.wants_body()) return transfer.request.sink(transfer.reply, {data, bytes}) ? bytes : 0;
+    transfer.ignored_bytes += bytes;
+    return transfer.ignored_bytes <= kMostIgnoredBytes ? bytes : 0;
+  }
+
+  static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    return static_cast<Transfer*>(self)->state.cancelled() ? 1 : 0;
+  }
+};
+
 HttpClient::HttpClient(const Url& endpoint, const std::string& token, PullState& state)
-    : endpoint_(endpoint), token_(token), state_(state) {
-  state_.add(this);
-}
+    : endpoint_(endpoint), token_(token), state_(state), curl_(new_handle()) {}
 
 HttpClient::~HttpClient() {
-  state_.remove(this);
+  curl_easy_cleanup(curl_);
 }
 
-void HttpClient::interrupt() {
-  const std::lock_guard lock(mutex_);
-  for (const auto& [origin, client] : clients_) client->stop();
+HttpReply HttpClient::send_once(const Url& url, const Request& request) {
+  Transfer transfer{request, state_};
+  HeaderLines lines;
+  lines.add("Accept-Encoding: identity");
+  if (!token_.empty() && url.origin() == endpoint_.origin()) lines.add("Authorization: Bearer " + token_);
+  if (!request.range.empty()) lines.add("Range: " + request.range);
+
+  curl_easy_reset(curl_);  // options only: connections stay
+  set_bounds(curl_);
+  transfer.receive(curl_);
+  curl_easy_setopt(curl_, CURLOPT_URL, (url.origin() + url.path).c_str());
+  curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, lines.get());
+  if (request.is_head) curl_easy_setopt(curl_, CURLOPT_NOBODY, 1L);
+  const CURLcode code = curl_easy_perform(curl_);
+
+  HttpReply& reply = transfer.reply;
+  reply.url_host = url.host;
+  // An answer that is not wanted was told by its head, whatever became of its body.
+  if (code != CURLE_OK && (reply.status == 0 || transfer.wants_body())) {
+    reply.problem = words_for(code);
+    reply.may_pass = may_pass(code);
+  }
+  return std::move(reply);
 }
 
-httplib::Client& HttpClient::client_for(const Url& url) {
-  const std::lock_guard lock(mutex_);
-  const std::string origin = url.origin();
-  if (clients_.count(origin) == 0 && clients_.size() >= kMostServers) clients_.clear();
-  std::unique_ptr<httplib::Client>& client = clients_[origin];
-  if (client) return *client;
-  client = std::make_unique<httplib::Client>(origin);
-  client->set_keep_alive(true);
-  client->set_follow_location(false);  // follow() decides who gets the token
-  client->set_url_encode(false);       // signed addresses must stay as they are
-  client->set_decompress(false);
-  client->set_connection_timeout(kConnectSeconds);
-  client->set_read_timeout(kReadSeconds);
-  client->set_write_timeout(kReadSeconds);
-  return *client;
-}
-
-HttpReply HttpClient::follow(Url url, bool to_other_hosts, const Exchange& exchange) {
+HttpReply HttpClient::follow(Url url, const Request& request) {
   for (int redirects = 0;; ++redirects) {
-    HttpReply reply = exchange(client_for(url), url);
-    reply.url_host = url.host;
+    HttpReply reply = send_once(url, request);
     if (!reply.problem.empty() || !reply.is_redirect()) return reply;
     const auto next = resolve_location(url, reply.header("location"));
-    if (next && !to_other_hosts && next->origin() != url.origin()) return reply;
+    if (next && !request.follows(reply, url, *next)) return reply;
     if (next && redirects < kMostRedirects) {
       url = *next;
       continue;
@@ -122,38 +210,23 @@ HttpReply HttpClient::follow(Url url, bool to_other_hosts, const Exchange& excha
 }
 
 HttpReply HttpClient::get(const Url& url, const std::string& range, const BodySink& sink) {
-  return follow(url, true, [&](httplib::Client& client, const Url& at) {
-    HttpReply reply;
-    size_t ignored = 0;
-    const auto on_head = [&](const httplib::Response& response) {
-      take_head(response, reply);
-      return !state_.cancelled();
-    };
-    const auto on_body = [&](const char* data, size_t bytes) {
-      if (state_.cancelled()) return false;
-      if (reply.status == 200 || reply.status == 206) return sink(reply, std::string_view(data, bytes));
-      return (ignored += bytes) <= kMostIgnoredBytes;
-    };
-    httplib::Headers headers = {{"User-Agent", "butter"}, {"Accept-Encoding", "identity"}};
-    if (!token_.empty() && is_own(at)) headers.emplace("Authorization", "Bearer " + token_);
-    if (!range.empty()) headers.emplace("Range", range);
-    const httplib::Result result = client.Get(at.path, headers, on_head, on_body);
-    // An answer that is not wanted was told by its head, whatever became of its body.
-    if (reply.status == 0 || reply.status == 200 || reply.status == 206) take_error(result, reply);
-    return reply;
-  });
+  Request request;
+  request.range = range;
+  request.sink = sink;
+  request.follows = [](const HttpReply&, const Url&, const Url&) { return true; };
+  return follow(url, request);
 }
 
 HttpReply HttpClient::head(const Url& url) {
-  return follow(url, false, [&](httplib::Client& client, const Url& at) {
-    HttpReply reply;
-    httplib::Headers headers = {{"User-Agent", "butter"}, {"Accept-Encoding", "identity"}};
-    if (!token_.empty() && is_own(at)) headers.emplace("Authorization", "Bearer " + token_);
-    const httplib::Result result = client.Head(at.path, headers);
-    if (result) take_head(*result, reply);
-    take_error(result, reply);
-    return reply;
-  });
+  Request request;
+  request.is_head = true;
+  request.sink = [](const HttpReply&, std::string_view) { return true; };
+  request.follows = [](const HttpReply& reply, const Url& from, const Url& to) {
+    const bool is_described =
+        !reply.header("x-linked-etag").empty() && !reply.header("x-linked-size").empty();
+    return !is_described && from.origin() == to.origin();
+  };
+  return follow(url, request);
 }
 
 }  // namespace butter

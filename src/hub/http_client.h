@@ -1,22 +1,18 @@
 // HttpClient: requests to a hub over HTTP and HTTPS, its redirects followed.
 //
-// One thread uses it at a time; interrupt() may come from another. Certificates are checked against the
-// system's. The token goes to the endpoint's own server and to no other.
+// One thread uses it at a time; a cancelled PullState ends a request within about a second. Certificates are
+// checked, against $SSL_CERT_FILE or the system's. The token goes to the endpoint's own server and to no
+// other. Proxies are those of the environment (https_proxy, no_proxy).
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "hub/pull_state.h"
 #include "hub/url.h"
-
-namespace httplib {
-class Client;
-}
 
 namespace butter {
 
@@ -32,11 +28,11 @@ struct HttpReply {
   bool is_redirect() const;
 };
 
-class HttpClient : public Interruptible {
+class HttpClient {
  public:
-  // Both outlive the client.
+  // All three outlive the client.
   HttpClient(const Url& endpoint, const std::string& token, PullState& state);
-  ~HttpClient() override;
+  ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
@@ -46,23 +42,25 @@ class HttpClient : public Interruptible {
 
   // `range` is the value of a Range header, or empty.
   HttpReply get(const Url& url, const std::string& range, const BodySink& sink);
-  // Follows redirects on the same server only: what the hub says about a file stands in the answer that
-  // leads to another.
+  // Follows redirects on the same server only, and only up to the answer that says what a file is (its
+  // X-Linked headers): that is the one which leads to the storage.
   HttpReply head(const Url& url);
 
-  void interrupt() override;
-
  private:
-  using Exchange = std::function<HttpReply(httplib::Client&, const Url&)>;
-  HttpReply follow(Url url, bool to_other_hosts, const Exchange& exchange);
-  httplib::Client& client_for(const Url& url);
-  bool is_own(const Url& url) const { return url.origin() == endpoint_.origin(); }
+  struct Transfer;
+  struct Request {
+    bool is_head = false;
+    std::string range;
+    BodySink sink;
+    std::function<bool(const HttpReply& reply, const Url& from, const Url& to)> follows;
+  };
+  HttpReply follow(Url url, const Request& request);
+  HttpReply send_once(const Url& url, const Request& request);
 
   const Url& endpoint_;
   const std::string& token_;
   PullState& state_;
-  std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<httplib::Client>> clients_;  // by origin
+  void* curl_;  // keeps connections open from one request to the next
 };
 
 }  // namespace butter

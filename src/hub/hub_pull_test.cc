@@ -367,6 +367,23 @@ TEST_F(HubPull, TheTokenGoesToTheHubAndNotWhereItLeads) {
   for (const auto& asked : storage.asked()) EXPECT_EQ(asked.authorization, "");
 }
 
+TEST_F(HubPull, RedirectsOnTheSameServer) {
+  for (const bool is_large : {true, false}) {
+    hub_.files["tiny.gguf"].is_large = is_large;
+    hub_.on_request = [&](const Request& request, Response& response) {
+      if (!FakeHub::is_file(request.path) || request.has_param("again")) return false;
+      if (is_large) FakeHub::describe(hub_.files.at("tiny.gguf"), response);
+      response.set_redirect(request.path + "?again=a%2Fb%20+%3D", 307);
+      return true;
+    };
+    const auto pulled = pull();
+    ASSERT_TRUE(pulled) << pulled.error().message();
+    EXPECT_EQ(contents(pulled->path), content_);
+    EXPECT_THAT(hub_.downloads().back().target, testing::EndsWith("?again=a%2Fb%20+%3D"));  // signed as it is
+    fs::remove_all(cache_.file("hub"));
+  }
+}
+
 TEST_F(HubPull, RedirectsThatLeadNowhere) {
   for (const char* location :
        {"/org/tiny/resolve/again", "ftp://127.0.0.1/x", "", "http://", "file:///etc/passwd"}) {

@@ -1,5 +1,6 @@
 #include "hub/pull_state.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -11,27 +12,11 @@ void PullState::begin(const char* what, int64_t total_bytes) {
   total_ = total_bytes;
 }
 
-void PullState::cancel() {
-  cancelled_ = true;
-  const std::lock_guard lock(mutex_);
-  for (Interruptible* waiting : waiting_) waiting->interrupt();
-}
-
 bool PullState::sleep(int64_t milliseconds) const {
   constexpr int64_t kSlice = 20;
   for (; milliseconds > 0 && !cancelled_; milliseconds -= kSlice)
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(milliseconds, kSlice)));
   return !cancelled_;
-}
-
-void PullState::add(Interruptible* waiting) {
-  const std::lock_guard lock(mutex_);
-  waiting_.insert(waiting);
-}
-
-void PullState::remove(Interruptible* waiting) {
-  const std::lock_guard lock(mutex_);
-  waiting_.erase(waiting);
 }
 
 }  // namespace butter

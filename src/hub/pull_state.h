@@ -5,19 +5,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
-#include <set>
 
 #include "core/status.h"
 
 namespace butter {
-
-// What may wait for a server, and is to be woken when a pull stops.
-class Interruptible {
- public:
-  virtual ~Interruptible() = default;
-  virtual void interrupt() = 0;
-};
 
 class PullState {
  public:
@@ -29,22 +20,16 @@ class PullState {
   int64_t done() const { return done_; }
   int64_t total() const { return total_; }
 
-  // Sets the flag and wakes all that waits; may be repeated.
-  void cancel();
+  void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
   // False where it is cancelled meanwhile.
   bool sleep(int64_t milliseconds) const;
-
-  void add(Interruptible* waiting);
-  void remove(Interruptible* waiting);
 
  private:
   std::atomic<const char*> what_{"asking the hub"};
   std::atomic<int64_t> done_{0};
   std::atomic<int64_t> total_{0};
   std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;
-  std::set<Interruptible*> waiting_;
 };
 
 inline Error pull_cancelled() {

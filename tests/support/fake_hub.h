@@ -8,6 +8,7 @@
 #include <httplib.h>
 #include <openssl/sha.h>
 
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -24,7 +25,7 @@ class FakeHub {
     bool is_large = true;  // in large storage: known by its SHA-256, and in X-Linked headers
   };
   struct Asked {
-    std::string method, path, authorization, range;
+    std::string method, path, target, authorization, range;  // the target is the path as it was sent
   };
 
   inline static const std::string kRepository = "org/tiny";
@@ -37,6 +38,7 @@ class FakeHub {
   std::function<bool(const httplib::Request&, httplib::Response&)> on_request;
 
   FakeHub() {
+    ::setenv("no_proxy", "127.0.0.1", 1);  // what the user has set must not lead elsewhere
     server_.set_keep_alive_timeout(1);
     server_.Get(".*", [this](const httplib::Request& request, httplib::Response& response) {
       note(request);
@@ -112,7 +114,7 @@ class FakeHub {
  private:
   void note(const httplib::Request& request) {
     const std::lock_guard lock(mutex_);
-    asked_.push_back({request.method, request.path, request.get_header_value("Authorization"),
+    asked_.push_back({request.method, request.path, request.target, request.get_header_value("Authorization"),
                       request.get_header_value("Range")});
   }
 
