@@ -21,7 +21,7 @@ struct HubServer {
   std::string token;                // empty: none
   int64_t first_wait_ms = 500;      // before the second attempt; doubles from there
   int64_t longest_wait_ms = 30000;  // also of what a server asks for
-  int most_attempts = 6;            // without a byte of progress
+  int most_attempts = 5;            // without a byte of progress
 };
 
 struct HubListing {

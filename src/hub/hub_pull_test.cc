@@ -427,7 +427,7 @@ TEST_F(HubPull, ABusyServerIsAskedAgainAndNotForEver) {
   busy = 1000;
   const size_t before = hub_.asked().size();
   expect_refusal(pull(), StatusCode::kIo, "answers 503");
-  EXPECT_EQ(hub_.asked().size(), before + 6);
+  EXPECT_EQ(hub_.asked().size(), before + 5);
 }
 
 TEST_F(HubPull, NoServer) {
