@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -161,8 +163,8 @@ struct HttpClient::Transfer {
   }
 };
 
-HttpClient::HttpClient(const Url& endpoint, const std::string& token, PullState& state)
-    : endpoint_(endpoint), token_(token), state_(state), curl_(new_handle()) {}
+HttpClient::HttpClient(Url endpoint, std::string token, PullState& state)
+    : endpoint_(std::move(endpoint)), token_(std::move(token)), state_(state), curl_(new_handle()) {}
 
 HttpClient::~HttpClient() {
   curl_easy_cleanup(curl_);

@@ -30,8 +30,8 @@ struct HttpReply {
 
 class HttpClient {
  public:
-  // All three outlive the client.
-  HttpClient(const Url& endpoint, const std::string& token, PullState& state);
+  // `state` outlives the client.
+  HttpClient(Url endpoint, std::string token, PullState& state);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
@@ -57,8 +57,8 @@ class HttpClient {
   HttpReply follow(Url url, const Request& request);
   HttpReply send_once(const Url& url, const Request& request);
 
-  const Url& endpoint_;
-  const std::string& token_;
+  const Url endpoint_;
+  const std::string token_;
   PullState& state_;
   void* curl_;  // keeps connections open from one request to the next
 };
