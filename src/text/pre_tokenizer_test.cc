@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "text/regex_pattern.h"
 #include "text/tokenizer_testing.h"
 #include "text/utf8.h"
 
@@ -120,14 +121,66 @@ TEST(PreTokenizer, WordsOfAMegabyteAreRead) {
   EXPECT_EQ(words_of("smollm", std::string(1'000'000, '7')).size(), 1'000'000u);
 }
 
-// What a new row may need: stages of its own, groups, negated classes, counts.
-TEST(PreTokenizer, ARowIsPatternsAlone) {
-  const std::vector<std::string_view> stages = {
-      R"((?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
-  const auto pre_tokenizer = PreTokenizer::create("new", stages);
-  ASSERT_TRUE(pre_tokenizer) << pre_tokenizer.error().message();
-  EXPECT_THAT(words_of(*pre_tokenizer, "IT'S 12345 \n\n x"),
-              ElementsAre("IT", "'S", " ", "123", "45", " \n\n", " x"));
+PreTokenizerStage pattern(std::string text) {
+  return {PreTokenizerStage::Kind::kPattern, std::move(text)};
+}
+
+std::string error_of_pattern(std::string text) {
+  const std::vector<PreTokenizerStage> stages = {pattern(std::move(text))};
+  const auto made = PreTokenizer::create("mine", stages);
+  return made ? "no error" : made.error().message();
+}
+
+// A hundred thousand equal characters are one match, not one attempt for each of them.
+TEST(PreTokenizer, EveryRowReadsLongRunsOfOneCharacter) {
+  const std::vector<std::string> characters = {"a",  "A",      " ",      ".", "7", "\n",
+                                               "\t", "\u5b57", "\u0301", "/", "'"};
+  for (const auto& row : pre_tokenizer_rows()) {
+    const PreTokenizer pre_tokenizer = PreTokenizer::create(row.names[0]).value();
+    for (const std::string& character : characters) {
+      std::string text = "(";
+      for (int i = 0; i < 100'000; ++i) text += character;
+      text += "b";
+      std::string joined;
+      for (const std::string& word : words_of(pre_tokenizer, text)) joined += word;
+      EXPECT_EQ(joined, text) << row.names[0] << " of " << character;
+    }
+  }
+}
+
+TEST(PreTokenizer, BacktrackingWithoutEndIsAnError) {
+  const std::vector<PreTokenizerStage> stages = {pattern("(?:a|a?)+[bc]")};
+  const PreTokenizer pre_tokenizer = PreTokenizer::create("mine", stages).value();
+  WordReader reader(pre_tokenizer);
+  const std::string text(200, 'a');
+  reader.start(text);
+  std::string_view word;
+  EXPECT_FALSE(reader.next(&word));
+  ASSERT_FALSE(reader.status());
+  EXPECT_EQ(reader.status().error().code(), StatusCode::kLimit);
+  EXPECT_THAT(reader.status().error().message(), HasSubstr("'mine' gives up on a text of 200 bytes"));
+}
+
+TEST(PreTokenizer, WhatTwoLanguagesReadDifferentlyIsRefusedByName) {
+  EXPECT_THAT(error_of_pattern(R"(a\bc)"), HasSubstr(R"("\b" at byte 1)"));
+  EXPECT_THAT(error_of_pattern(R"(\w+)"), HasSubstr(R"("\w" at byte 0)"));
+  EXPECT_THAT(error_of_pattern(R"(\p{Klingon})"), HasSubstr("Klingon"));
+  EXPECT_THAT(error_of_pattern("[a[b]]"), HasSubstr("[ inside a class"));
+  EXPECT_THAT(error_of_pattern("[a&&b]"), HasSubstr("&&"));
+  EXPECT_THAT(error_of_pattern(R"([\S])"), HasSubstr("negated class"));
+  EXPECT_THAT(error_of_pattern("a{2}+"), HasSubstr("{2}+"));
+  EXPECT_THAT(error_of_pattern("a{,2}"), HasSubstr("{,2}"));
+  EXPECT_THAT(error_of_pattern("(?m:a)"), HasSubstr("(?m:"));
+  EXPECT_THAT(error_of_pattern("a(?i)b"), HasSubstr("(?i)"));
+  EXPECT_THAT(error_of_pattern("(?<x>a)"), HasSubstr("(?<x"));
+  EXPECT_THAT(error_of_pattern(R"(\1)"), HasSubstr(R"("\1")"));
+  EXPECT_THAT(error_of_pattern("a\\"), HasSubstr("at the end"));
+  EXPECT_THAT(error_of_pattern(R"(\x{110000})"), HasSubstr("does not compile"));
+  EXPECT_THAT(error_of_pattern(R"(\x{)"), HasSubstr("at byte 0"));
+  EXPECT_THAT(error_of_pattern(R"(\u12)"), HasSubstr("at byte 0"));
+  EXPECT_THAT(error_of_pattern(""), HasSubstr("0 bytes"));
+  EXPECT_THAT(error_of_pattern(std::string(kMaxPatternBytes + 1, 'a')), HasSubstr("16385 bytes"));
+  EXPECT_THAT(error_of_pattern("[z-a]"), HasSubstr("does not compile"));
 }
 
 TEST(PreTokenizer, UnknownNameListsThoseThatExist) {
@@ -135,14 +188,11 @@ TEST(PreTokenizer, UnknownNameListsThoseThatExist) {
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code(), StatusCode::kUnsupported);
   EXPECT_THAT(made.error().message(), HasSubstr("llama9"));
-  EXPECT_THAT(made.error().message(), HasSubstr("gpt2, smollm"));
+  EXPECT_THAT(made.error().message(), HasSubstr("gpt2, smollm, llama-bpe, qwen2"));
 }
 
 TEST(PreTokenizer, APatternThatDoesNotCompileIsAnError) {
-  const std::vector<std::string_view> stages = {"(a"};
-  const auto made = PreTokenizer::create("broken", stages);
-  ASSERT_FALSE(made);
-  EXPECT_THAT(made.error().message(), HasSubstr("broken"));
+  EXPECT_THAT(error_of_pattern("(a"), HasSubstr("'mine': pattern \"(a\" does not compile"));
 }
 
 }  // namespace

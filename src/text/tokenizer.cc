@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <deque>
 #include <functional>
 #include <unordered_map>
 
@@ -40,19 +39,20 @@ class BpeTokenizer::Builder {
 
   Result<BpeTokenizer> build() {
     BUTTER_TRY(check_counts());
-    BUTTER_ASSIGN(made_.pre_tokenizer_, PreTokenizer::create(spec_.pre_tokenizer));
+    BUTTER_TRY(set_pre_tokenizer());
     BUTTER_TRY(add_tokens());
     BUTTER_TRY(set_ids());
     BUTTER_TRY(set_flags());
     set_byte_ids();
     BUTTER_TRY(add_merges());
     collect_special_tokens();
-    if (spec_.ignore_merges) index_normal_tokens();
+    if (ignores_merges_) index_normal_tokens();
     return std::move(made_);
   }
 
  private:
   Status check_counts() const;
+  Status set_pre_tokenizer();
   Status add_tokens();
   Status add_token(TokenId id);
   void set_byte_ids();
@@ -66,6 +66,7 @@ class BpeTokenizer::Builder {
 
   const TokenizerSpec& spec_;
   BpeTokenizer made_;
+  bool ignores_merges_ = false;
   std::unordered_map<std::string_view, TokenId> ids_;  // by the file's spelling
 };
 
@@ -87,6 +88,25 @@ Status BpeTokenizer::Builder::check_counts() const {
     return fail(StatusCode::kCorrupt, "the tokenizer has {} merges; at most {} are expected",
                 spec_.merges.size(), kMaxTokens);
   }
+  return {};
+}
+
+Status BpeTokenizer::Builder::set_pre_tokenizer() {
+  ignores_merges_ = spec_.ignore_merges;
+  if (spec_.stages) {
+    BUTTER_ASSIGN(made_.pre_tokenizer_, PreTokenizer::create(spec_.pre_tokenizer, *spec_.stages));
+    return {};
+  }
+  const PreTokenizerRow* const row = PreTokenizer::find_row(spec_.pre_tokenizer);
+  if (row == nullptr || !spec_.add_prefix_space) {
+    BUTTER_ASSIGN(made_.pre_tokenizer_, PreTokenizer::create(spec_.pre_tokenizer));
+  } else {
+    std::vector<PreTokenizerStage> stages = row->stages;
+    stages.insert(stages.begin(), {PreTokenizerStage::Kind::kMark, " ", SplitBehavior::kIsolated, false,
+                                   MarkScheme::kAlways});
+    BUTTER_ASSIGN(made_.pre_tokenizer_, PreTokenizer::create(row->names[0], stages));
+  }
+  ignores_merges_ |= row->ignore_merges;
   return {};
 }
 
@@ -227,14 +247,8 @@ Status BpeTokenizer::Builder::set_flags() {
   if (spec_.add_bos && !made_.bos_id_) return needs("BOS", "BOS");
   if (spec_.add_eos && !made_.eos_id_) return needs("EOS", "EOS");
   if (spec_.unknown_for_missing_bytes && !made_.unk_id_) return needs("unknown tokens", "unknown");
-  // In `tokenizers` each piece of the stages before the last would be given a space of its own.
-  if (spec_.add_prefix_space && made_.pre_tokenizer_.stages() > 1) {
-    return fail(StatusCode::kUnsupported, "a prefix space with pre-tokenizer '{}' is not supported",
-                made_.pre_tokenizer_.name());
-  }
   made_.add_bos_ = spec_.add_bos;
   made_.add_eos_ = spec_.add_eos;
-  made_.add_prefix_space_ = spec_.add_prefix_space;
   return {};
 }
 
@@ -260,15 +274,11 @@ class BpeTokenizer::Encoder {
   void add_special(TokenId id) { ids_.push_back(id); }
 
   // Text without tokens that are matched as they are spelled. It must outlive the Encoder.
-  Status add_text(std::string_view text) {
-    if (text.empty()) return {};
-    if (tokenizer_.add_prefix_space_ && text[0] != ' ') {
-      prefixed_.push_back(" ");
-      text = prefixed_.back().append(text);
-    }
+  Status add_text(std::string_view text, WordReader::Place place) {
     while (!text.empty()) {
       const size_t good = well_formed_utf8_bytes(text);
-      BUTTER_TRY(add_well_formed(text.substr(0, good)));
+      BUTTER_TRY(add_well_formed(text.substr(0, good), place));
+      place = WordReader::Place::kContinues;
       text.remove_prefix(good);
       if (text.empty()) break;
       add_malformed(text.substr(0, first_utf8_unit(text).bytes));
@@ -286,8 +296,8 @@ class BpeTokenizer::Encoder {
     uint32_t ids = 0;
   };
 
-  Status add_well_formed(std::string_view text) {
-    words_.start(text);
+  Status add_well_formed(std::string_view text, WordReader::Place place) {
+    words_.start(text, place);
     std::string_view word;
     while (words_.next(&word)) add_word(word);
     return words_.status();
@@ -326,7 +336,6 @@ class BpeTokenizer::Encoder {
   WordReader words_;
   BytePairEncoder pairs_;
   std::vector<Slot> cache_;
-  std::deque<std::string> prefixed_;
   std::vector<TokenId> ids_;
 };
 
@@ -338,13 +347,16 @@ Result<std::vector<TokenId>> BpeTokenizer::encode(std::string_view text, const E
   Encoder encoder(*this, text.size());
   const SpecialTokens::Rules rules = {!options.parse_special, options.content.data(),
                                       options.content.data() + options.content.size()};
+  const auto place_at = [](size_t begin) {
+    return begin == 0 ? WordReader::Place::kFirst : WordReader::Place::kLater;
+  };
   size_t at = 0;
   while (const auto match = special_.find(text, at, rules)) {
-    BUTTER_TRY(encoder.add_text(text.substr(at, match->begin - at)));
+    BUTTER_TRY(encoder.add_text(text.substr(at, match->begin - at), place_at(at)));
     encoder.add_special(match->id);
     at = match->end;
   }
-  BUTTER_TRY(encoder.add_text(text.substr(at)));
+  BUTTER_TRY(encoder.add_text(text.substr(at), place_at(at)));
 
   std::vector<TokenId> ids = encoder.take_ids();
   if (options.add_bos && add_bos_ && (ids.empty() || ids.front() != *bos_id_))

@@ -35,6 +35,8 @@ std::optional<TokenType> token_type_of(int64_t number);
 struct TokenizerSpec {
   std::string model = "gpt2";  // tokenizer.ggml.model; "gpt2" is byte-level BPE, and the only one so far
   std::string pre_tokenizer;   // tokenizer.ggml.pre: a name of pre_tokenizers.cc
+  // What cuts text into words, in place of the table's row; the name is then for messages alone.
+  std::optional<std::vector<PreTokenizerStage>> stages;
   // By id, as the file spells them. An id that the file skips is an empty string, which create() refuses
   // (unless its type says that it is unused).
   std::vector<std::string_view> tokens;
@@ -119,7 +121,6 @@ class BpeTokenizer final : public Tokenizer {
   std::optional<TokenId> pad_id_;
   bool add_bos_ = false;
   bool add_eos_ = false;
-  bool add_prefix_space_ = false;
 };
 
 }  // namespace butter

@@ -6,11 +6,36 @@
 
 #include "text/tokenizer.h"
 #include "text/tokenizer_internal.h"
+#include "text/tokenizer_json_internal.h"
 
 namespace butter {
-namespace {
 
 using nlohmann::json;
+
+const json& json_member(const json& object, std::string_view key) {
+  static const json* const kNull = new json;
+  if (!object.is_object()) return *kNull;
+  const auto found = object.find(key);
+  return found == object.end() ? *kNull : *found;
+}
+
+std::string_view json_text(const json& value) {
+  return value.is_string() ? std::string_view(value.get_ref<const std::string&>()) : std::string_view();
+}
+
+bool json_flag(const json& value, bool if_missing) {
+  return value.is_boolean() ? value.get<bool>() : value.is_null() && if_missing;
+}
+
+// Invalid UTF-8 cannot be in it: the parser refuses that.
+std::string json_shown(const json& value) {
+  if (value.is_null()) return "missing";
+  if (value.is_object() && json_member(value, "type").is_string())
+    return shown_text(json_text(json_member(value, "type")));
+  return shown_text(value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 100));
+}
+
+namespace {
 
 constexpr int kMaxDepth = 32;  // of nested objects and arrays
 
@@ -28,30 +53,6 @@ Result<json> parse(std::string_view text, std::string_view file) {
   if (too_deep) return fail(StatusCode::kLimit, "{} is nested deeper than {} levels", file, kMaxDepth);
   if (!parsed.is_object()) return fail(StatusCode::kCorrupt, "{} is not a JSON object", file);
   return parsed;
-}
-
-// The member of an object, or a null that lives for ever.
-const json& member(const json& object, std::string_view key) {
-  static const json* const kNull = new json;
-  if (!object.is_object()) return *kNull;
-  const auto found = object.find(key);
-  return found == object.end() ? *kNull : *found;
-}
-
-std::string_view text_of(const json& value) {
-  return value.is_string() ? std::string_view(value.get_ref<const std::string&>()) : std::string_view();
-}
-
-bool is_true(const json& value) {
-  return value.is_boolean() && value.get<bool>();
-}
-
-// A value as a message shows it. Invalid UTF-8 cannot be in it: the parser refuses that.
-std::string shown(const json& value) {
-  if (value.is_null()) return "missing";
-  if (value.is_object() && member(value, "type").is_string())
-    return shown_text(text_of(member(value, "type")));
-  return shown_text(value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 100));
 }
 
 std::optional<int64_t> id_of(const json& value) {
@@ -74,7 +75,7 @@ class SpecReader {
     BUTTER_TRY(check_holes());
     BUTTER_TRY(read_merges());
     BUTTER_TRY(read_pre_tokenizer());
-    BUTTER_TRY(read_post_processor(member(tokenizer_, "post_processor")));
+    BUTTER_TRY(read_post_processor(json_member(tokenizer_, "post_processor")));
     BUTTER_TRY(read_config());
     BUTTER_TRY(read_generation_config());
     spec_.owner = std::move(joined_);
@@ -91,7 +92,6 @@ class SpecReader {
   Status check_holes() const;
   Status read_merges();
   Status read_pre_tokenizer();
-  Status add_stages(const json& step, std::vector<std::string_view>* stages);
   Status read_post_processor(const json& step);
   Status read_template(const json& step);
   Result<int64_t> template_id(const json& step, const json& piece) const;
@@ -108,37 +108,37 @@ class SpecReader {
 };
 
 Status SpecReader::check_model() {
-  const json& model = member(tokenizer_, "model");
-  if (text_of(member(model, "type")) != "BPE") {
+  const json& model = json_member(tokenizer_, "model");
+  if (json_text(json_member(model, "type")) != "BPE") {
     return fail(StatusCode::kUnsupported, "tokenizer.json: model.type is {}; \"BPE\" is expected",
-                shown(member(model, "type")));
+                json_shown(json_member(model, "type")));
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const json& value = member(model, key);
-    if (value.is_null() || (value.is_string() && text_of(value).empty())) continue;
+    const json& value = json_member(model, key);
+    if (value.is_null() || (value.is_string() && json_text(value).empty())) continue;
     return fail(StatusCode::kUnsupported, "tokenizer.json: model.{} is {}; byte-level BPE has none", key,
-                shown(value));
+                json_shown(value));
   }
-  const json& dropout = member(model, "dropout");
+  const json& dropout = json_member(model, "dropout");
   if (!dropout.is_null() && dropout != 0) {
     return fail(StatusCode::kUnsupported, "tokenizer.json: model.dropout is {}; none is expected",
-                shown(dropout));
+                json_shown(dropout));
   }
-  if (is_true(member(model, "byte_fallback"))) {
+  if (json_flag(json_member(model, "byte_fallback"))) {
     return fail(StatusCode::kUnsupported, "tokenizer.json: model.byte_fallback is true; false is expected");
   }
-  spec_.ignore_merges = is_true(member(model, "ignore_merges"));
+  spec_.ignore_merges = json_flag(json_member(model, "ignore_merges"));
   return {};
 }
 
 Status SpecReader::check_text_steps() const {
-  if (!member(tokenizer_, "normalizer").is_null()) {
+  if (!json_member(tokenizer_, "normalizer").is_null()) {
     return fail(StatusCode::kUnsupported, "tokenizer.json: normalizer {} is not supported; none is expected",
-                shown(member(tokenizer_, "normalizer")));
+                json_shown(json_member(tokenizer_, "normalizer")));
   }
-  if (text_of(member(member(tokenizer_, "decoder"), "type")) != "ByteLevel") {
+  if (json_text(json_member(json_member(tokenizer_, "decoder"), "type")) != "ByteLevel") {
     return fail(StatusCode::kUnsupported, "tokenizer.json: decoder is {}; \"ByteLevel\" is expected",
-                shown(member(tokenizer_, "decoder")));
+                json_shown(json_member(tokenizer_, "decoder")));
   }
   return {};
 }
@@ -163,10 +163,10 @@ Status SpecReader::place_token(std::string_view text, std::optional<int64_t> id)
 }
 
 Status SpecReader::read_vocabulary() {
-  const json& vocabulary = member(member(tokenizer_, "model"), "vocab");
+  const json& vocabulary = json_member(json_member(tokenizer_, "model"), "vocab");
   if (!vocabulary.is_object()) {
     return fail(StatusCode::kCorrupt, "tokenizer.json: model.vocab is {}; an object is expected",
-                shown(vocabulary));
+                json_shown(vocabulary));
   }
   for (auto token = vocabulary.begin(); token != vocabulary.end(); ++token) {
     BUTTER_TRY(place_token(token.key(), id_of(*token)));
@@ -175,30 +175,30 @@ Status SpecReader::read_vocabulary() {
 }
 
 Status SpecReader::read_added_token(const json& token) {
-  const json& content = member(token, "content");
-  const std::string_view text = text_of(content);
+  const json& content = json_member(token, "content");
+  const std::string_view text = json_text(content);
   if (text.empty()) {
     return fail(StatusCode::kCorrupt, "tokenizer.json: an added token's content is {}; a text is expected",
-                shown(content));
+                json_shown(content));
   }
   for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
-    if (!is_true(member(token, flag))) continue;
+    if (!json_flag(json_member(token, flag))) continue;
     return fail(StatusCode::kUnsupported, "tokenizer.json: added token {} has {}, which is not supported",
                 shown_text(text), flag);
   }
-  const std::optional<int64_t> id = id_of(member(token, "id"));
+  const std::optional<int64_t> id = id_of(json_member(token, "id"));
   BUTTER_TRY(place_token(text, id));
   spec_.types[static_cast<size_t>(*id)] =
-      is_true(member(token, "special")) ? TokenType::kControl : TokenType::kUserDefined;
+      json_flag(json_member(token, "special")) ? TokenType::kControl : TokenType::kUserDefined;
   return {};
 }
 
 Status SpecReader::read_added_tokens() {
-  const json& added = member(tokenizer_, "added_tokens");
+  const json& added = json_member(tokenizer_, "added_tokens");
   if (added.is_null()) return {};
   if (!added.is_array()) {
     return fail(StatusCode::kCorrupt, "tokenizer.json: added_tokens is {}; an array is expected",
-                shown(added));
+                json_shown(added));
   }
   for (const json& token : added) BUTTER_TRY(read_added_token(token));
   return {};
@@ -216,85 +216,55 @@ Status SpecReader::check_holes() const {
 }
 
 Status SpecReader::read_merges() {
-  const json& merges = member(member(tokenizer_, "model"), "merges");
+  const json& merges = json_member(json_member(tokenizer_, "model"), "merges");
   if (!merges.is_array()) {
     return fail(StatusCode::kCorrupt, "tokenizer.json: model.merges is {}; an array is expected",
-                shown(merges));
+                json_shown(merges));
   }
   spec_.merges.reserve(merges.size());
   for (const json& merge : merges) {
     if (merge.is_string()) {
-      spec_.merges.push_back(text_of(merge));
+      spec_.merges.push_back(json_text(merge));
     } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      joined_->push_back(fmt::format("{} {}", text_of(merge[0]), text_of(merge[1])));
+      joined_->push_back(fmt::format("{} {}", json_text(merge[0]), json_text(merge[1])));
       spec_.merges.push_back(joined_->back());
     } else {
       return fail(StatusCode::kCorrupt,
                   "tokenizer.json: merge {} is {}; \"left right\" or a pair is expected", spec_.merges.size(),
-                  shown(merge));
+                  json_shown(merge));
     }
   }
   return {};
 }
 
 Status SpecReader::read_pre_tokenizer() {
-  const json& step = member(tokenizer_, "pre_tokenizer");
-  std::vector<std::string_view> stages;
-  BUTTER_TRY(add_stages(step, &stages));
-  const std::optional<std::string_view> name = PreTokenizer::name_of(stages);
-  if (!name) {
+  BUTTER_ASSIGN(PreTokenizerSteps steps, read_pre_tokenizer_steps(json_member(tokenizer_, "pre_tokenizer")));
+  if (!steps.byte_level) {
     return fail(StatusCode::kUnsupported,
-                "tokenizer.json: pre_tokenizer {} is none of those that Butter knows: {}",
-                shown_text(step.dump(-1, ' ', false, json::error_handler_t::replace)), PreTokenizer::names());
+                "tokenizer.json: pre_tokenizer {} has no ByteLevel; one is expected",
+                json_shown(json_member(tokenizer_, "pre_tokenizer")));
   }
-  spec_.pre_tokenizer = *name;
+  spec_.pre_tokenizer = PreTokenizer::name_of(steps.stages).value_or("tokenizer.json");
+  spec_.stages = std::move(steps.stages);
   return {};
 }
 
-Status SpecReader::add_stages(const json& step, std::vector<std::string_view>* stages) {
-  const std::string_view type = text_of(member(step, "type"));
-  if (type == "Sequence") {
-    for (const json& part : member(step, "pretokenizers")) BUTTER_TRY(add_stages(part, stages));
-    return {};
-  }
-  if (type == "ByteLevel") {
-    // Both are on where the file leaves them out.
-    const json& prefix = member(step, "add_prefix_space");
-    if (prefix.is_null() || is_true(prefix)) spec_.add_prefix_space = true;
-    const json& use_regex = member(step, "use_regex");
-    if (use_regex.is_null() || is_true(use_regex)) stages->push_back(kByteLevelPattern);
-    return {};
-  }
-  if (type == "Digits" && is_true(member(step, "individual_digits"))) {
-    stages->push_back(kDigitsPattern);
-    return {};
-  }
-  const std::string_view regex = text_of(member(member(step, "pattern"), "Regex"));
-  if (type == "Split" && !regex.empty() && text_of(member(step, "behavior")) == "Isolated" &&
-      !is_true(member(step, "invert"))) {
-    stages->push_back(regex);
-    return {};
-  }
-  return fail(
-      StatusCode::kUnsupported, "tokenizer.json: pre_tokenizer step {} is not supported",
-      step.is_null() ? "(none)" : shown_text(step.dump(-1, ' ', false, json::error_handler_t::replace)));
-}
-
 Status SpecReader::read_post_processor(const json& step) {
-  const std::string_view type = text_of(member(step, "type"));
+  const std::string_view type = json_text(json_member(step, "type"));
   if (step.is_null() || type == "ByteLevel") return {};  // ByteLevel trims offsets, and no ids
   if (type == "Sequence") {
-    for (const json& part : member(step, "processors")) BUTTER_TRY(read_post_processor(part));
+    for (const json& part : json_member(step, "processors")) BUTTER_TRY(read_post_processor(part));
     return {};
   }
   if (type == "TemplateProcessing") return read_template(step);
-  return fail(StatusCode::kUnsupported, "tokenizer.json: post_processor {} is not supported", shown(step));
+  return fail(StatusCode::kUnsupported, "tokenizer.json: post_processor {} is not supported",
+              json_shown(step));
 }
 
 // The id of a special token that stands in a template.
 Result<int64_t> SpecReader::template_id(const json& step, const json& piece) const {
-  const std::string_view name = text_of(member(member(piece, "SpecialToken"), "id"));
-  const json& ids = member(member(member(step, "special_tokens"), name), "ids");
+  const std::string_view name = json_text(json_member(json_member(piece, "SpecialToken"), "id"));
+  const json& ids = json_member(json_member(json_member(step, "special_tokens"), name), "ids");
   const std::optional<int64_t> id = ids.is_array() && ids.size() == 1 ? id_of(ids[0]) : std::nullopt;
   if (!id) {
     return fail(StatusCode::kUnsupported, "tokenizer.json: the post-processor's token {} is not one token",
@@ -305,11 +275,11 @@ Result<int64_t> SpecReader::template_id(const json& step, const json& piece) con
 
 // [BOS] A [EOS] is all that a template for one text may be.
 Status SpecReader::read_template(const json& step) {
-  const json& single = member(step, "single");
+  const json& single = json_member(step, "single");
   bool seen_text = false;
   if (single.is_array() && single.size() <= 3) {
     for (const json& piece : single) {
-      if (!member(piece, "Sequence").is_null()) {
+      if (!json_member(piece, "Sequence").is_null()) {
         if (seen_text) break;
         seen_text = true;
         continue;
@@ -326,27 +296,29 @@ Status SpecReader::read_template(const json& step) {
   if (seen_text) return {};
   return fail(StatusCode::kUnsupported,
               "tokenizer.json: post_processor template {} is not supported; BOS, the text, EOS are",
-              shown(single));
+              json_shown(single));
 }
 
 const json* SpecReader::added_token(std::string_view text) const {
-  const json& added = member(tokenizer_, "added_tokens");
+  const json& added = json_member(tokenizer_, "added_tokens");
   if (!added.is_array()) return nullptr;
   const auto found = std::ranges::find_if(
-      added, [&](const json& token) { return text_of(member(token, "content")) == text; });
+      added, [&](const json& token) { return json_text(json_member(token, "content")) == text; });
   return found == added.end() ? nullptr : &*found;
 }
 
 // The id of the token that a key of tokenizer_config.json names, as a text or as an object with one.
 Result<std::optional<int64_t>> SpecReader::named_id(const char* key) const {
-  const json& value = member(config_, key);
+  const json& value = json_member(config_, key);
   if (value.is_null()) return std::optional<int64_t>();
-  const std::string_view text = value.is_object() ? text_of(member(value, "content")) : text_of(value);
-  if (const json* token = added_token(text)) return id_of(member(*token, "id"));
-  const std::optional<int64_t> id = id_of(member(member(member(tokenizer_, "model"), "vocab"), text));
+  const std::string_view text =
+      value.is_object() ? json_text(json_member(value, "content")) : json_text(value);
+  if (const json* token = added_token(text)) return id_of(json_member(*token, "id"));
+  const std::optional<int64_t> id =
+      id_of(json_member(json_member(json_member(tokenizer_, "model"), "vocab"), text));
   if (!id) {
     return fail(StatusCode::kCorrupt, "tokenizer_config.json: {} is {}, which is not a token", key,
-                shown(value));
+                json_shown(value));
   }
   return id;
 }
@@ -363,20 +335,21 @@ Status SpecReader::read_config() {
   BUTTER_TRY(set("pad_token", &spec_.pad_id));
   BUTTER_ASSIGN(const std::optional<int64_t> end, named_id("eos_token"));
   if (end) spec_.end_ids.push_back(*end);
-  const json& add_bos = member(config_, "add_bos_token");
+  const json& add_bos = json_member(config_, "add_bos_token");
   if (add_bos.is_boolean()) spec_.add_bos = add_bos.get<bool>();
-  const json& add_eos = member(config_, "add_eos_token");
+  const json& add_eos = json_member(config_, "add_eos_token");
   if (add_eos.is_boolean()) spec_.add_eos = add_eos.get<bool>();
 
   // The model's own unknown token, which alone is given for bytes that have none.
-  const std::string_view unknown = text_of(member(member(tokenizer_, "model"), "unk_token"));
+  const std::string_view unknown = json_text(json_member(json_member(tokenizer_, "model"), "unk_token"));
   if (unknown.empty()) return {};
-  const std::optional<int64_t> id = id_of(member(member(member(tokenizer_, "model"), "vocab"), unknown));
+  const std::optional<int64_t> id =
+      id_of(json_member(json_member(json_member(tokenizer_, "model"), "vocab"), unknown));
   if (!id) {
     return fail(StatusCode::kCorrupt, "tokenizer.json: model.unk_token is {}, which is not a token",
                 shown_text(unknown));
   }
-  if (is_true(member(member(tokenizer_, "model"), "fuse_unk"))) {
+  if (json_flag(json_member(json_member(tokenizer_, "model"), "fuse_unk"))) {
     return fail(StatusCode::kUnsupported, "tokenizer.json: model.fuse_unk is true; false is expected");
   }
   spec_.unk_id = id;
@@ -385,14 +358,14 @@ Status SpecReader::read_config() {
 }
 
 Status SpecReader::read_generation_config() {
-  const json& eos = member(generation_, "eos_token_id");
+  const json& eos = json_member(generation_, "eos_token_id");
   if (eos.is_null()) return {};
   const json list = eos.is_array() ? eos : json::array({eos});
   for (const json& value : list) {
     const std::optional<int64_t> id = id_of(value);
     if (!id) {
       return fail(StatusCode::kCorrupt, "generation_config.json: eos_token_id is {}; token ids are expected",
-                  shown(eos));
+                  json_shown(eos));
     }
     spec_.end_ids.push_back(*id);
   }

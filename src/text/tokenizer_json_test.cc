@@ -62,7 +62,7 @@ TEST(TokenizerJson, ASplitWithTheSamePatternIsTheSamePreTokenizer) {
   changed["pre_tokenizer"] = {{"type", "Sequence"},
                               {"pretokenizers",
                                {{{"type", "Split"},
-                                 {"pattern", {{"Regex", kByteLevelPattern}}},
+                                 {"pattern", {{"Regex", byte_level_stage().text}}},
                                  {"behavior", "Isolated"},
                                  {"invert", false}},
                                 {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
@@ -96,8 +96,6 @@ TEST(BadTokenizerJson, WhatIsNotKnownIsNamed) {
               }),
               HasSubstr("Whitespace"));
   EXPECT_THAT(error_after([](json& j) { j["pre_tokenizer"] = nullptr; }), HasSubstr("pre_tokenizer"));
-  EXPECT_THAT(error_after([](json& j) { j["pre_tokenizer"]["use_regex"] = false; }),
-              HasSubstr("gpt2, smollm"));
   EXPECT_THAT(error_after([](json& j) {
                 j["post_processor"] = {{"type", "BertProcessing"}};
               }),
@@ -108,6 +106,34 @@ TEST(BadTokenizerJson, WhatIsNotKnownIsNamed) {
   EXPECT_THAT(error_after([](json& j) { j["model"]["unk_token"] = "<none>"; }), HasSubstr("<none>"));
   EXPECT_THAT(error_after([](json& j) { j["added_tokens"][1]["lstrip"] = true; }),
               HasSubstr("\"</s>\" has lstrip"));
+}
+
+std::string error_of_step(const json& step) {
+  return error_after([&](json& j) { j["pre_tokenizer"] = step; });
+}
+
+TEST(BadTokenizerJson, PreTokenizerStepsThatAreWrongAreNamed) {
+  const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  const json split = {{"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Isolated"}};
+  json changed = split;
+  changed["behavior"] = "Kept";
+  EXPECT_THAT(error_of_step(changed), HasSubstr("behavior of pre_tokenizer step \"Split\" is \"\"Kept\"\""));
+  changed = split;
+  changed["pattern"] = json::object();
+  EXPECT_THAT(error_of_step(changed), HasSubstr("a Regex or a String is expected"));
+  changed["pattern"] = {{"Regex", "(a"}};
+  EXPECT_THAT(error_of_step({{"type", "Sequence"}, {"pretokenizers", {changed, byte_level}}}),
+              HasSubstr("\"(a\" does not compile"));
+  EXPECT_THAT(error_of_step({{"type", "Sequence"}, {"pretokenizers", {byte_level, split}}}),
+              HasSubstr("behind ByteLevel"));
+  EXPECT_THAT(error_of_step({{"type", "Sequence"}, {"pretokenizers", json(std::vector<json>(33, split))}}),
+              HasSubstr("ByteLevel"));
+  EXPECT_THAT(error_of_step({{"type", "Metaspace"}, {"replacement", "__"}}), HasSubstr("one character"));
+  EXPECT_THAT(error_of_step({{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "last"}}),
+              HasSubstr("\"first\" or \"never\""));
+  const json first = {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}};
+  EXPECT_THAT(error_of_step({{"type", "Sequence"}, {"pretokenizers", {split, first}}}),
+              HasSubstr("behind another pre_tokenizer step"));
 }
 
 TEST(BadTokenizerJson, IdsWithAHoleOrTwice) {

@@ -25,6 +25,11 @@ const json& golden() {
   return *kGolden;
 }
 
+const json& features() {
+  static const json* const kFeatures = new json(read_compressed_json("features.json.zst"));
+  return *kFeatures;
+}
+
 const json& full_vocabulary() {
   static const json* const kVocabulary = new json(read_compressed_json("vocabulary.json.zst"));
   return *kVocabulary;

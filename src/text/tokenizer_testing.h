@@ -14,6 +14,8 @@ nlohmann::json read_compressed_json(const std::string& name);
 
 // What `tokenizers` gives, parsed once.
 const nlohmann::json& golden();
+// What it gives for each part of a tokenizer.json, parsed once.
+const nlohmann::json& features();
 // vocabulary.json.zst, parsed once: the default model's.
 const nlohmann::json& full_vocabulary();
 std::string small_tokenizer_json();

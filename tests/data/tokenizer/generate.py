@@ -23,7 +23,6 @@ import pathlib
 import random
 import sys
 
-import gguf
 import tokenizers
 import zstandard
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -159,6 +158,7 @@ def texts():
 
 
 def read_gguf(path):
+    import gguf  # here: features.py imports this file and reads no model
     fields = gguf.GGUFReader(path).fields
     get = lambda key: fields["tokenizer.ggml." + key].contents()
     return {"pre": get("pre"), "tokens": get("tokens"), "types": [int(t) for t in get("token_type")],
@@ -251,4 +251,5 @@ def main():
           f"{len(golden['classes'])} runs of code points")
 
 
-main()
+if __name__ == "__main__":
+    main()

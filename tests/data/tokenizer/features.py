@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Writes what PyPI `tokenizers` makes of many strings, for each part that a tokenizer.json may have.
+
+Needs the PyPI packages tokenizers and zstandard, and no model:
+    python features.py
+
+features.json.zst  {tokenizers: its version,
+                    texts: [...],
+                    pre_tokenizers: [{name, json, words: by text}]}  the file's pre_tokenizer, and the words
+
+The strings are a third of generate.py's. Everything is seeded: the same packages give the same file.
+"""
+
+import json
+
+import tokenizers
+from tokenizers import Regex, pre_tokenizers as pre
+
+from generate import texts, write_compressed
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+          r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace("{1,3}", "")
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+          r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+TEKKEN = (r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + r"+|[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER +
+          r"*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K = (r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+" + SUFFIX + r"|[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER +
+         "*" + SUFFIX + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+DEEPSEEK_LETTERS = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿ\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386"
+    "\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5"
+    "\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a\u1e00-\u1f15"
+    "\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4"
+    "\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4"
+    "\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134"
+    "\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3"
+    "\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17"
+    "\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb"
+    "\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943")
+BEHAVIORS = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
+
+
+def split(pattern, behavior="isolated", invert=False):
+    return pre.Split(pattern, behavior, invert)
+
+
+def regex(pattern, behavior="isolated", invert=False):
+    return split(Regex(pattern), behavior, invert)
+
+
+def pre_tokenizer_table():
+    """Those of GGUF, by name: as the models' tokenizer.json have them, before ByteLevel spells the bytes."""
+    return {
+        "llama-bpe": regex(LLAMA3), "qwen2": regex(QWEN2), "qwen35": regex(QWEN35), "tekken": regex(TEKKEN),
+        "gpt-4o": regex(O200K),
+        "deepseek-llm": pre.Sequence([
+            regex("[\r\n]"), regex(r"\s?[" + DEEPSEEK_LETTERS + "]+"),
+            regex("\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"), regex(r"\s+$"),
+            regex("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"), pre.Digits(True)]),
+        "default": pre.Sequence([
+            regex(r"[\p{P}\$\+<=>\^~\|]+"),
+            regex(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"),
+            regex(r"\p{N}+"), regex("[0-9][0-9][0-9]")]),
+    }
+
+
+def pre_tokenizer_parts():
+    """Those that only a tokenizer.json can say. None of them spells bytes."""
+    found = {}
+    for behavior in BEHAVIORS:
+        for invert in (False, True):
+            found[f"split text {behavior} {invert}"] = split(" ", behavior, invert)
+            found[f"split regex {behavior} {invert}"] = regex(r"\p{L}{1,3}|[0-9]|\s\s", behavior, invert)
+        found[f"split empty {behavior}"] = regex(r"(?=(?:\d{3})+(?!\d))|x*", behavior)
+        found[f"punctuation {behavior}"] = pre.Punctuation(behavior)
+    found["split lines"] = regex(r"^.{1,9}$|(?<=\p{Han})\p{P}")
+    found["split special text"] = split("a|.*(", "isolated")
+    found["split scripts"] = regex(r"[\p{Hiragana}\p{Katakana}]+|\p{Cyrillic}+|\p{Arabic}+|\P{Latin}\u0301?", "contiguous")
+    for one_by_one in (False, True):
+        found[f"digits {one_by_one}"] = pre.Digits(one_by_one)
+    for scheme in ("always", "first", "never"):
+        for splits in (False, True):
+            found[f"metaspace {scheme} {splits}"] = pre.Metaspace("\u2581", scheme, splits)
+    found["metaspace other"] = pre.Metaspace("_", "always", True)
+    found["whitespace"] = pre.Whitespace()
+    found["whitespace split"] = pre.WhitespaceSplit()
+    found["sequence"] = pre.Sequence([pre.WhitespaceSplit(), pre.Punctuation("merged_with_next"), pre.Digits(False),
+                                      pre.Metaspace("\u2581", "always", True)])
+    return found
+
+
+def words_of(pre_tokenizer, strings):
+    return [[word for word, _ in pre_tokenizer.pre_tokenize_str(text)] for text in strings]
+
+
+def pre_tokenizer_golden(strings):
+    found = []
+    for name, one in {**pre_tokenizer_table(), **pre_tokenizer_parts()}.items():
+        said = json.loads(one.__getstate__())
+        found.append({"name": name, "json": said, "words": words_of(one, strings)})
+    return found
+
+
+def strings():
+    chosen = [text for text in texts() if len(text) <= 200]
+    extra = ["1234567 12 1", "a|.*(b", "IT'S it'S 'ſ", "HTTPServer's XMLHttp", "a//\n/b", "  \n\n  x  ", "x\u2581y \u2581",
+             "\u2581\u2581 a", " lead", "trail ", "\u3000\u3000漢字、かな", "a\n\nb\n", "-a--b-", " - ", "_a _b"]
+    return list(dict.fromkeys(extra + chosen[::3]))
+
+
+def main():
+    chosen = strings()
+    golden = {"tokenizers": tokenizers.__version__, "texts": chosen, "pre_tokenizers": pre_tokenizer_golden(chosen)}
+    write_compressed("features.json.zst", golden)
+    print(f"{len(chosen)} strings, {len(golden['pre_tokenizers'])} pre-tokenizers")
+
+
+if __name__ == "__main__":
+    main()
