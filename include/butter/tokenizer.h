@@ -43,6 +43,9 @@ struct EncodeOptions {
 
 struct DecodeOptions {
   bool skip_special = false;  // control and unknown tokens decode to nothing
+  // The ids follow others: the space that some vocabularies put before a text, and take away at its
+  // beginning, stays.
+  bool continues = false;
 };
 
 class Tokenizer {
@@ -99,7 +102,8 @@ class StreamDetokenizer {
  private:
   const Tokenizer* tokenizer_;
   DecodeOptions options_;
-  std::string held_;  // an incomplete character, at most 3 bytes
+  bool begun_ = false;  // a token has given bytes, or a space that was taken away
+  std::string held_;    // an incomplete character, at most 3 bytes
 };
 
 }  // namespace butter

@@ -36,22 +36,32 @@ MergeTable::Merge MergeTable::find(int32_t left, int32_t right) const {
 }
 
 void BytePairEncoder::encode(std::string_view word, std::vector<int32_t>* ids) {
-  if (word.size() < kLongWordBytes) {
-    encode_by_scan(word, ids);
+  start(word);
+  if (symbols_.size() < kLongWordSymbols) {
+    merge_by_scan(ids);
   } else {
-    encode_by_heap(word, ids);
+    merge_by_heap(ids);
   }
 }
 
 void BytePairEncoder::encode_by_scan(std::string_view word, std::vector<int32_t>* ids) {
+  start(word);
+  merge_by_scan(ids);
+}
+
+void BytePairEncoder::encode_by_heap(std::string_view word, std::vector<int32_t>* ids) {
+  start(word);
+  merge_by_heap(ids);
+}
+
+void BytePairEncoder::start(std::string_view word) {
   symbols_.clear();
+  table_.append(word, &symbols_);
+}
+
+void BytePairEncoder::merge_by_scan(std::vector<int32_t>* ids) {
   pairs_.clear();
-  for (const char byte : word) {
-    const int32_t id = byte_ids_[static_cast<uint8_t>(byte)];
-    if (id < 0) continue;
-    if (!symbols_.empty()) pairs_.push_back(merges_.find(symbols_.back(), id));
-    symbols_.push_back(id);
-  }
+  for (size_t i = 1; i < symbols_.size(); ++i) pairs_.push_back(merges_.find(symbols_[i - 1], symbols_[i]));
   const auto by_rank = [](const Merge& a, const Merge& b) { return a.rank < b.rank; };
   while (!pairs_.empty()) {
     const auto lowest = std::min_element(pairs_.begin(), pairs_.end(), by_rank);
@@ -66,8 +76,8 @@ void BytePairEncoder::encode_by_scan(std::string_view word, std::vector<int32_t>
   ids->insert(ids->end(), symbols_.begin(), symbols_.end());
 }
 
-void BytePairEncoder::encode_by_heap(std::string_view word, std::vector<int32_t>* ids) {
-  start_nodes(word);
+void BytePairEncoder::merge_by_heap(std::vector<int32_t>* ids) {
+  start_nodes();
   heap_.clear();
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].with_next.rank != MergeTable::kNoRank) heap_.push_back({nodes_[i].with_next.rank, i});
@@ -84,11 +94,9 @@ void BytePairEncoder::encode_by_heap(std::string_view word, std::vector<int32_t>
   for (int32_t at = nodes_.empty() ? -1 : 0; at >= 0; at = nodes_[at].next) ids->push_back(nodes_[at].id);
 }
 
-void BytePairEncoder::start_nodes(std::string_view word) {
+void BytePairEncoder::start_nodes() {
   nodes_.clear();
-  for (const char byte : word) {
-    const int32_t id = byte_ids_[static_cast<uint8_t>(byte)];
-    if (id < 0) continue;
+  for (const int32_t id : symbols_) {
     const auto at = static_cast<int32_t>(nodes_.size());
     if (at > 0) {
       nodes_[at - 1].next = at;

@@ -1,15 +1,17 @@
 // MergeTable and BytePairEncoder: byte-pair merges over token ids.
 //
-// A word begins as one token per byte; while a neighbouring pair has a merge, the pair of the lowest rank,
-// leftmost of equals, becomes one token (Sennrich et al., 2016). Both ways of doing it below give that same
-// result: short words scan for the lowest rank, long ones keep a heap, n log n in the word's bytes.
+// A word begins as the tokens of its bytes or characters (symbol_table.h); while a neighbouring pair has a
+// merge, the pair of the lowest rank, leftmost of equals, becomes one token (Sennrich et al., 2016). Both
+// ways of doing it below give that same result: short words scan for the lowest rank, long ones keep a heap,
+// n log n in its symbols.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <string_view>
 #include <vector>
+
+#include "text/symbol_table.h"
 
 namespace butter {
 
@@ -42,15 +44,13 @@ class MergeTable {
   int shift_;
 };
 
-// One thread's encoder of words; holds the scratch. The table and the byte ids must outlive it.
+// One thread's encoder of words; holds the scratch. Both tables must outlive it.
 class BytePairEncoder {
  public:
-  // A word of at least so many bytes goes by the heap.
-  static constexpr size_t kLongWordBytes = 64;
+  // A word of at least so many symbols goes by the heap.
+  static constexpr size_t kLongWordSymbols = 64;
 
-  // byte_ids[b] is the token of byte b, or -1 where the vocabulary has none: such a byte vanishes.
-  BytePairEncoder(const MergeTable& merges, const std::array<int32_t, 256>& byte_ids)
-      : merges_(merges), byte_ids_(byte_ids) {}
+  BytePairEncoder(const MergeTable& merges, const SymbolTable& table) : merges_(merges), table_(table) {}
 
   // Appends the ids of a word of less than 2^31 bytes.
   void encode(std::string_view word, std::vector<int32_t>* ids);
@@ -75,12 +75,15 @@ class BytePairEncoder {
     Merge with_next;  // kNoRank where it was merged away
   };
 
-  void start_nodes(std::string_view word);
+  void start(std::string_view word);
+  void merge_by_scan(std::vector<int32_t>* ids);
+  void merge_by_heap(std::vector<int32_t>* ids);
+  void start_nodes();
   void merge_with_next(uint32_t at);
   void refresh(int32_t at);
 
   const MergeTable& merges_;
-  const std::array<int32_t, 256>& byte_ids_;
+  const SymbolTable& table_;
   std::vector<int32_t> symbols_;
   std::vector<Merge> pairs_;  // pairs_[i]: of symbols i and i + 1
   std::vector<Node> nodes_;

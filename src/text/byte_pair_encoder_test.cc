@@ -13,11 +13,10 @@ using Ids = std::vector<int32_t>;
 // Merges at random over a small alphabet, so that ties, runs and overlaps are common.
 struct Grammar {
   MergeTable merges;
-  std::array<int32_t, 256> byte_ids;
+  SymbolTable symbols;
 
   Grammar(uint32_t seed, int letters, int count) : merges(static_cast<size_t>(count) + 2) {
-    byte_ids.fill(-1);
-    for (int i = 0; i < letters; ++i) byte_ids['a' + i] = i;
+    for (int i = 0; i < letters; ++i) symbols.byte_ids['a' + i] = i;
     std::mt19937 random(seed);
     int32_t ids = letters;
     for (int rank = 0; rank < count; ++rank) {
@@ -40,7 +39,7 @@ TEST(BytePairEncoder, ScanAndHeapAgree) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     const int letters = 1 + static_cast<int>(seed % 4);
     const Grammar grammar(seed, letters, 60);
-    BytePairEncoder encoder(grammar.merges, grammar.byte_ids);
+    BytePairEncoder encoder(grammar.merges, grammar.symbols);
     for (int round = 0; round < 50; ++round) {
       // One letter more than there are ids: bytes without a token vanish in both.
       const std::string word = random_word(random, random() % 90, letters + 1);
@@ -54,13 +53,12 @@ TEST(BytePairEncoder, ScanAndHeapAgree) {
 
 TEST(BytePairEncoder, LowestRankFirstAndLeftmostOfEquals) {
   MergeTable merges(3);
-  std::array<int32_t, 256> byte_ids;
-  byte_ids.fill(-1);
-  for (int i = 0; i < 3; ++i) byte_ids['a' + i] = i;
+  SymbolTable symbols;
+  for (int i = 0; i < 3; ++i) symbols.byte_ids['a' + i] = i;
   merges.set(1, 2, {0, 10});  // b c
   merges.set(0, 1, {1, 11});  // a b
   merges.set(0, 0, {2, 12});  // a a
-  BytePairEncoder encoder(merges, byte_ids);
+  BytePairEncoder encoder(merges, symbols);
   const auto encode = [&](std::string_view word) {
     Ids ids;
     encoder.encode(word, &ids);
@@ -90,7 +88,7 @@ TEST(BytePairEncoder, AWordOfAMegabyteIsDoneInTime) {
   Grammar grammar(5, 4, 200);
   grammar.merges.set(0, 0, {1000, 1000});        // a a
   grammar.merges.set(1000, 1000, {1001, 1001});  // aa aa
-  BytePairEncoder encoder(grammar.merges, grammar.byte_ids);
+  BytePairEncoder encoder(grammar.merges, grammar.symbols);
   std::mt19937 random(6);
   for (const std::string& word : {random_word(random, 1'000'000, 4), std::string(1'000'000, 'a')}) {
     Ids ids;

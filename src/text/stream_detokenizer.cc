@@ -18,7 +18,13 @@ size_t incomplete_tail_bytes(std::string_view bytes) {
 }  // namespace
 
 std::string StreamDetokenizer::push(TokenId id) {
-  held_ += tokenizer_->decode({&id, 1}, options_);
+  DecodeOptions options = options_;
+  options.continues |= begun_;
+  held_ += tokenizer_->decode({&id, 1}, options);
+  const TokenType type = tokenizer_->type(id);
+  const bool is_skipped =
+      options.skip_special && (type == TokenType::kControl || type == TokenType::kUnknown);
+  if (type != TokenType::kUnused && !is_skipped) begun_ = true;
   const size_t whole = held_.size() - incomplete_tail_bytes(held_);
   std::string text;
   append_replacing_malformed(std::string_view(held_).substr(0, whole), &text);
@@ -30,6 +36,7 @@ std::string StreamDetokenizer::finish() {
   std::string text;
   append_replacing_malformed(held_, &text);
   held_.clear();
+  begun_ = false;
   return text;
 }
 

@@ -43,7 +43,7 @@ class BpeTokenizer::Builder {
     BUTTER_TRY(add_tokens());
     BUTTER_TRY(set_ids());
     BUTTER_TRY(set_flags());
-    set_byte_ids();
+    set_symbols();
     BUTTER_TRY(add_merges());
     collect_special_tokens();
     if (ignores_merges_) index_normal_tokens();
@@ -55,6 +55,8 @@ class BpeTokenizer::Builder {
   Status set_pre_tokenizer();
   Status add_tokens();
   Status add_token(TokenId id);
+  void append_piece(std::string_view text, TokenType type);
+  void set_symbols();
   void set_byte_ids();
   Status add_merges();
   void collect_special_tokens();
@@ -62,7 +64,10 @@ class BpeTokenizer::Builder {
   Status set_ids();
   Status set_flags();
   Result<std::optional<TokenId>> checked_id(std::string_view name, std::optional<int64_t> id) const;
-  Result<TokenId> part_of_merge(size_t rank, std::string_view part) const;
+  using MergeParts = std::pair<std::string_view, std::string_view>;
+  size_t merge_count() const;
+  Result<MergeParts> parts_of_merge(size_t rank) const;
+  Result<TokenId> id_in_merge(size_t rank, const MergeParts& parts, std::string_view token) const;
 
   const TokenizerSpec& spec_;
   BpeTokenizer made_;
@@ -84,9 +89,9 @@ Status BpeTokenizer::Builder::check_counts() const {
                 "the tokenizer has {} tokens and {} token types; one for each is expected",
                 spec_.tokens.size(), spec_.types.size());
   }
-  if (spec_.merges.size() > kMaxTokens) {
-    return fail(StatusCode::kCorrupt, "the tokenizer has {} merges; at most {} are expected",
-                spec_.merges.size(), kMaxTokens);
+  if (merge_count() > kMaxTokens) {
+    return fail(StatusCode::kCorrupt, "the tokenizer has {} merges; at most {} are expected", merge_count(),
+                kMaxTokens);
   }
   return {};
 }
@@ -126,7 +131,7 @@ Status BpeTokenizer::Builder::add_token(TokenId id) {
     return fail(StatusCode::kCorrupt, "token {} has type {}; 1 to 6 are expected", id,
                 static_cast<int>(type));
   }
-  if (type == TokenType::kByte) {
+  if (type == TokenType::kByte && spec_.byte_level) {
     return fail(StatusCode::kUnsupported,
                 "token {} ({}) has type 6 (byte), which byte-level BPE does not have", id, shown_text(text));
   }
@@ -145,9 +150,7 @@ Status BpeTokenizer::Builder::add_token(TokenId id) {
                   other->second, id, shown_text(text));
     }
   }
-  // What is not of the byte alphabet stands for itself, as in `tokenizers`.
-  const bool literal = type != TokenType::kNormal || !append_spelled_bytes(text, &made_.piece_bytes_);
-  if (literal && type != TokenType::kUnused) made_.piece_bytes_ += text;
+  if (type != TokenType::kUnused) append_piece(text, type);
   if (made_.piece_bytes_.size() > kMaxTextBytes) {
     return fail(StatusCode::kCorrupt, "the tokens up to {} have more than {} bytes", id, kMaxTextBytes);
   }
@@ -155,38 +158,76 @@ Status BpeTokenizer::Builder::add_token(TokenId id) {
   return {};
 }
 
-void BpeTokenizer::Builder::set_byte_ids() {
-  const TokenId missing = spec_.unknown_for_missing_bytes ? made_.unk_id_.value_or(-1) : -1;
-  for (int byte = 0; byte < 256; ++byte) {
-    const auto found = ids_.find(spelling_of_byte(static_cast<uint8_t>(byte)));
-    made_.byte_ids_[byte] = found == ids_.end() ? missing : found->second;
+void BpeTokenizer::Builder::append_piece(std::string_view text, TokenType type) {
+  if (!spec_.byte_level) {
+    made_.piece_bytes_ += decode_piece(spec_.decode_steps, text);
+    return;
+  }
+  // What is not of the byte alphabet stands for itself, as in `tokenizers`.
+  const bool literal = type != TokenType::kNormal || !append_spelled_bytes(text, &made_.piece_bytes_);
+  if (literal) made_.piece_bytes_ += text;
+}
+
+void BpeTokenizer::Builder::set_symbols() {
+  SymbolTable& symbols = made_.symbols_;
+  symbols.of_bytes = spec_.byte_level;
+  symbols.fuse_unknown = spec_.fuse_unknown;
+  if (spec_.unknown_for_missing) symbols.unknown_id = made_.unk_id_.value_or(-1);
+  if (spec_.byte_level || spec_.byte_fallback) set_byte_ids();
+  if (spec_.byte_level) return;
+  for (size_t id = 0; id < spec_.tokens.size(); ++id) {
+    const std::string_view text = spec_.tokens[id];
+    // A control token is not what a character in a text may become.
+    if (text.empty() || made_.types_[id] == TokenType::kControl) continue;
+    const Utf8Unit unit = first_utf8_unit(text);
+    if (unit.state != Utf8State::kWellFormed || unit.bytes != text.size()) continue;
+    symbols.character_ids.emplace(decode_utf8(text), static_cast<TokenId>(id));
   }
 }
 
-Result<TokenId> BpeTokenizer::Builder::part_of_merge(size_t rank, std::string_view part) const {
-  const auto found = ids_.find(part);
+void BpeTokenizer::Builder::set_byte_ids() {
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto found = spec_.byte_level ? ids_.find(spelling_of_byte(static_cast<uint8_t>(byte)))
+                                        : ids_.find(fmt::format("<0x{:02X}>", byte));
+    if (found != ids_.end()) made_.symbols_.byte_ids[byte] = found->second;
+  }
+}
+
+size_t BpeTokenizer::Builder::merge_count() const {
+  return spec_.merges.size() + spec_.merge_pairs.size();
+}
+
+Result<BpeTokenizer::Builder::MergeParts> BpeTokenizer::Builder::parts_of_merge(size_t rank) const {
+  if (rank >= spec_.merges.size()) return spec_.merge_pairs[rank - spec_.merges.size()];
+  const std::string_view merge = spec_.merges[rank];
+  const size_t space = merge.find(' ');
+  if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
+    return fail(StatusCode::kCorrupt, "merge {} is {}; two tokens with one space between them are expected",
+                rank, shown_text(merge));
+  }
+  return MergeParts(merge.substr(0, space), merge.substr(space + 1));
+}
+
+Result<TokenId> BpeTokenizer::Builder::id_in_merge(size_t rank, const MergeParts& parts,
+                                                   std::string_view token) const {
+  const auto found = ids_.find(token);
   if (found == ids_.end()) {
     return fail(StatusCode::kCorrupt, "merge {} ({}) needs {}, which is not a token", rank,
-                shown_text(spec_.merges[rank]), shown_text(part));
+                shown_text(fmt::format("{} {}", parts.first, parts.second)), shown_text(token));
   }
   return found->second;
 }
 
 Status BpeTokenizer::Builder::add_merges() {
-  made_.merges_ = MergeTable(spec_.merges.size());
+  made_.merges_ = MergeTable(merge_count());
   std::string merged_text;
-  for (size_t rank = 0; rank < spec_.merges.size(); ++rank) {
-    const std::string_view merge = spec_.merges[rank];
-    const size_t space = merge.find(' ');
-    if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
-      return fail(StatusCode::kCorrupt, "merge {} is {}; two tokens with one space between them are expected",
-                  rank, shown_text(merge));
-    }
-    merged_text = merge.substr(0, space);
-    merged_text += merge.substr(space + 1);
-    BUTTER_ASSIGN(const TokenId left, part_of_merge(rank, merge.substr(0, space)));
-    BUTTER_ASSIGN(const TokenId right, part_of_merge(rank, merge.substr(space + 1)));
-    BUTTER_ASSIGN(const TokenId merged, part_of_merge(rank, merged_text));
+  for (size_t rank = 0; rank < merge_count(); ++rank) {
+    BUTTER_ASSIGN(const MergeParts parts, parts_of_merge(rank));
+    merged_text = parts.first;
+    merged_text += parts.second;
+    BUTTER_ASSIGN(const TokenId left, id_in_merge(rank, parts, parts.first));
+    BUTTER_ASSIGN(const TokenId right, id_in_merge(rank, parts, parts.second));
+    BUTTER_ASSIGN(const TokenId merged, id_in_merge(rank, parts, merged_text));
     made_.merges_.set(left, right, {static_cast<uint32_t>(rank), merged});
   }
   return {};
@@ -206,12 +247,15 @@ void BpeTokenizer::Builder::collect_special_tokens() {
 
 void BpeTokenizer::Builder::index_normal_tokens() {
   for (size_t id = 0; id < spec_.tokens.size(); ++id) {
-    // Of two spellings of the same bytes, only that of the byte alphabet is a word's.
-    std::string bytes;
-    if (!append_spelled_bytes(spec_.tokens[id], &bytes)) continue;
-    if (made_.types_[id] == TokenType::kNormal) made_.normal_by_piece_.push_back(static_cast<TokenId>(id));
+    if (made_.types_[id] != TokenType::kNormal) continue;
+    std::string word;
+    if (!spec_.byte_level) {
+      word = spec_.tokens[id];
+    } else if (!append_spelled_bytes(spec_.tokens[id], &word)) {
+      continue;  // of two spellings of the same bytes, only that of the byte alphabet is a word's
+    }
+    made_.whole_words_.emplace(std::move(word), static_cast<TokenId>(id));
   }
-  std::ranges::sort(made_.normal_by_piece_, {}, [&](TokenId id) { return made_.piece(id); });
 }
 
 Result<std::optional<TokenId>> BpeTokenizer::Builder::checked_id(std::string_view name,
@@ -246,9 +290,10 @@ Status BpeTokenizer::Builder::set_flags() {
   };
   if (spec_.add_bos && !made_.bos_id_) return needs("BOS", "BOS");
   if (spec_.add_eos && !made_.eos_id_) return needs("EOS", "EOS");
-  if (spec_.unknown_for_missing_bytes && !made_.unk_id_) return needs("unknown tokens", "unknown");
+  if (spec_.unknown_for_missing && !made_.unk_id_) return needs("unknown tokens", "unknown");
   made_.add_bos_ = spec_.add_bos;
   made_.add_eos_ = spec_.add_eos;
+  made_.leading_space_ = spec_.leading_space;
   return {};
 }
 
@@ -265,7 +310,7 @@ class BpeTokenizer::Encoder {
   Encoder(const BpeTokenizer& tokenizer, size_t text_bytes)
       : tokenizer_(tokenizer),
         words_(tokenizer.pre_tokenizer_),
-        pairs_(tokenizer.merges_, tokenizer.byte_ids_) {
+        pairs_(tokenizer.merges_, tokenizer.symbols_) {
     cache_.resize(std::clamp(std::bit_ceil(text_bytes / 8 + 1), kLeastSlots, kMostSlots));
     ids_.reserve(text_bytes / 4 + 2);
   }
@@ -323,12 +368,8 @@ class BpeTokenizer::Encoder {
   }
 
   void add_new_word(std::string_view word) {
-    const std::vector<TokenId>& known = tokenizer_.normal_by_piece_;
-    if (!known.empty()) {
-      const auto piece_of = [&](TokenId id) { return tokenizer_.piece(id); };
-      const auto found = std::ranges::lower_bound(known, word, {}, piece_of);
-      if (found != known.end() && piece_of(*found) == word) return ids_.push_back(*found);
-    }
+    const auto whole = tokenizer_.whole_words_.find(word);
+    if (whole != tokenizer_.whole_words_.end()) return ids_.push_back(whole->second);
     pairs_.encode(word, &ids_);
   }
 
@@ -367,12 +408,21 @@ Result<std::vector<TokenId>> BpeTokenizer::encode(std::string_view text, const E
 
 std::string BpeTokenizer::decode(std::span<const TokenId> ids, const DecodeOptions& options) const {
   std::string bytes;
+  bool is_first = !options.continues;
   for (const TokenId id : ids) {
     const TokenType kind = type(id);
+    if (kind == TokenType::kUnused) continue;
     if (options.skip_special && (kind == TokenType::kControl || kind == TokenType::kUnknown)) continue;
     bytes += piece(id);
+    if (std::exchange(is_first, false)) take_leading_space(kind, &bytes);
   }
   return bytes;
+}
+
+void BpeTokenizer::take_leading_space(TokenType type_of_first, std::string* bytes) const {
+  if (leading_space_ == LeadingSpace::kOne && bytes->starts_with(' ')) bytes->erase(0, 1);
+  if (leading_space_ == LeadingSpace::kAllOfFirstToken && type_of_first == TokenType::kNormal)
+    std::erase(*bytes, ' ');
 }
 
 std::string_view BpeTokenizer::piece(TokenId id) const {

@@ -1,4 +1,4 @@
-// BpeTokenizer: the Tokenizer of byte-level BPE vocabularies (GPT-2's kind).
+// BpeTokenizer: the Tokenizer of BPE vocabularies, of bytes (GPT-2's kind) or of characters (Llama 2's).
 //
 // Made from a TokenizerSpec, which is what a GGUF file's metadata says, or from a tokenizer.json. Ids equal
 // those of PyPI `tokenizers` for well-formed UTF-8. Any other bytes are taken too: a byte that is not part
@@ -10,20 +10,22 @@
 // Immutable; const methods may be called from any thread at once.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "butter/tokenizer.h"
 #include "core/status.h"
 #include "text/byte_pair_encoder.h"
+#include "text/piece_decoder.h"
 #include "text/pre_tokenizer.h"
 #include "text/special_tokens.h"
+#include "text/symbol_table.h"
 
 namespace butter {
 
@@ -31,7 +33,7 @@ namespace butter {
 std::optional<TokenType> token_type_of(int64_t number);
 
 // What a file says about its tokenizer: plain data, not yet believed (BpeTokenizer::create checks it). Views
-// must live until create() returns, no longer; a reader that has to make strings keeps them in `owner`.
+// must live until create() returns, no longer.
 struct TokenizerSpec {
   std::string model = "gpt2";  // tokenizer.ggml.model; "gpt2" is byte-level BPE, and the only one so far
   std::string pre_tokenizer;   // tokenizer.ggml.pre: a name of pre_tokenizers.cc
@@ -40,8 +42,16 @@ struct TokenizerSpec {
   // By id, as the file spells them. An id that the file skips is an empty string, which create() refuses
   // (unless its type says that it is unused).
   std::vector<std::string_view> tokens;
-  std::vector<TokenType> types;          // by id; empty: all normal
-  std::vector<std::string_view> merges;  // "left right", best first
+  std::vector<TokenType> types;                                            // by id; empty: all normal
+  std::vector<std::string_view> merges;                                    // "left right", best first
+  std::vector<std::pair<std::string_view, std::string_view>> merge_pairs;  // in place of merges
+  // Tokens are spelled in the byte alphabet. Else they are as they are spelled, and decode_steps make bytes
+  // of them.
+  bool byte_level = true;
+  std::vector<DecodeStep> decode_steps;
+  LeadingSpace leading_space = LeadingSpace::kKept;
+  bool byte_fallback = false;  // a character without a token is its bytes: <0xE2> <0x82> <0xAC>
+  bool fuse_unknown = false;   // a run of unknown symbols is one unk_id
   std::optional<int64_t> bos_id;
   std::optional<int64_t> eos_id;
   std::optional<int64_t> unk_id;
@@ -51,10 +61,9 @@ struct TokenizerSpec {
   bool add_eos = false;
   bool add_prefix_space = false;  // text that does not begin with a space is given one
   bool ignore_merges = false;     // a word that is a token is that token, whatever the merges say
-  // A byte without a token becomes unk_id in place of vanishing. GGUF does not say so, whatever its
+  // A symbol without a token becomes unk_id in place of vanishing. GGUF does not say so, whatever its
   // unknown_token_id is; tokenizer.json's model.unk_token does.
-  bool unknown_for_missing_bytes = false;
-  std::shared_ptr<const void> owner;
+  bool unknown_for_missing = false;
 };
 
 class BpeTokenizer final : public Tokenizer {
@@ -99,21 +108,28 @@ class BpeTokenizer final : public Tokenizer {
   std::optional<TokenId> pad_id() const { return pad_id_; }
   bool adds_bos() const override { return add_bos_; }
   bool adds_eos() const override { return add_eos_; }
-  bool has_byte(uint8_t byte) const { return byte_ids_[byte] >= 0; }
+  bool has_byte(uint8_t byte) const { return symbols_.byte_ids[byte] >= 0; }
 
  private:
+  struct TextHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
   class Builder;
   class Encoder;
   BpeTokenizer() = default;
+  void take_leading_space(TokenType type_of_first, std::string* bytes) const;
 
   PreTokenizer pre_tokenizer_;
   MergeTable merges_;
   SpecialTokens special_;
-  std::array<TokenId, 256> byte_ids_;
-  std::string piece_bytes_;               // all pieces, one after the other
-  std::vector<uint32_t> piece_ends_;      // by id
-  std::vector<TokenType> types_;          // by id
-  std::vector<TokenId> normal_by_piece_;  // sorted by piece; filled only where merges are ignored for words
+  SymbolTable symbols_;
+  std::string piece_bytes_;           // all pieces, one after the other
+  std::vector<uint32_t> piece_ends_;  // by id
+  std::vector<TokenType> types_;      // by id
+  // By the words that they are; filled only where merges are ignored for words.
+  std::unordered_map<std::string, TokenId, TextHash, std::equal_to<>> whole_words_;
+  LeadingSpace leading_space_ = LeadingSpace::kKept;
   std::vector<TokenId> end_ids_;
   std::optional<TokenId> bos_id_;
   std::optional<TokenId> eos_id_;

@@ -1,7 +1,6 @@
 // Reads Hugging Face's tokenizer.json into a TokenizerSpec. What it does not know, it refuses by name: a
 // step left out would give other ids without a word.
 #include <algorithm>
-#include <deque>
 #include <nlohmann/json.hpp>
 
 #include "text/tokenizer.h"
@@ -75,10 +74,11 @@ class SpecReader {
     BUTTER_TRY(check_holes());
     BUTTER_TRY(read_merges());
     BUTTER_TRY(read_pre_tokenizer());
+    BUTTER_TRY(read_decoder());
+    BUTTER_TRY(check_byte_fallback());
     BUTTER_TRY(read_post_processor(json_member(tokenizer_, "post_processor")));
     BUTTER_TRY(read_config());
     BUTTER_TRY(read_generation_config());
-    spec_.owner = std::move(joined_);
     return std::move(spec_);
   }
 
@@ -92,6 +92,8 @@ class SpecReader {
   Status check_holes() const;
   Status read_merges();
   Status read_pre_tokenizer();
+  Status read_decoder();
+  Status check_byte_fallback() const;
   Status read_post_processor(const json& step);
   Status read_template(const json& step);
   Result<int64_t> template_id(const json& step, const json& piece) const;
@@ -104,7 +106,6 @@ class SpecReader {
   const json& config_;
   const json& generation_;
   TokenizerSpec spec_;
-  std::shared_ptr<std::deque<std::string>> joined_ = std::make_shared<std::deque<std::string>>();
 };
 
 Status SpecReader::check_model() {
@@ -116,7 +117,7 @@ Status SpecReader::check_model() {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const json& value = json_member(model, key);
     if (value.is_null() || (value.is_string() && json_text(value).empty())) continue;
-    return fail(StatusCode::kUnsupported, "tokenizer.json: model.{} is {}; byte-level BPE has none", key,
+    return fail(StatusCode::kUnsupported, "tokenizer.json: model.{} is {}; none is expected", key,
                 json_shown(value));
   }
   const json& dropout = json_member(model, "dropout");
@@ -124,9 +125,8 @@ Status SpecReader::check_model() {
     return fail(StatusCode::kUnsupported, "tokenizer.json: model.dropout is {}; none is expected",
                 json_shown(dropout));
   }
-  if (json_flag(json_member(model, "byte_fallback"))) {
-    return fail(StatusCode::kUnsupported, "tokenizer.json: model.byte_fallback is true; false is expected");
-  }
+  spec_.byte_fallback = json_flag(json_member(model, "byte_fallback"));
+  spec_.fuse_unknown = json_flag(json_member(model, "fuse_unk"));
   spec_.ignore_merges = json_flag(json_member(model, "ignore_merges"));
   return {};
 }
@@ -136,10 +136,24 @@ Status SpecReader::check_text_steps() const {
     return fail(StatusCode::kUnsupported, "tokenizer.json: normalizer {} is not supported; none is expected",
                 json_shown(json_member(tokenizer_, "normalizer")));
   }
-  if (json_text(json_member(json_member(tokenizer_, "decoder"), "type")) != "ByteLevel") {
-    return fail(StatusCode::kUnsupported, "tokenizer.json: decoder is {}; \"ByteLevel\" is expected",
-                json_shown(json_member(tokenizer_, "decoder")));
+  return {};
+}
+
+Status SpecReader::read_decoder() {
+  const json& decoder = json_member(tokenizer_, "decoder");
+  if (decoder.is_null()) {
+    return fail(StatusCode::kUnsupported, "tokenizer.json: decoder is missing; one is expected");
   }
+  BUTTER_ASSIGN(DecoderSteps steps, read_decoder_steps(decoder));
+  if (steps.byte_level != spec_.byte_level) {
+    const auto where = [](bool there) { return there ? "in" : "not in"; };
+    return fail(
+        StatusCode::kUnsupported,
+        "tokenizer.json: ByteLevel is {} the pre_tokenizer and {} the decoder; both or neither are expected",
+        where(spec_.byte_level), where(steps.byte_level));
+  }
+  spec_.decode_steps = std::move(steps.steps);
+  spec_.leading_space = steps.leading_space;
   return {};
 }
 
@@ -221,17 +235,20 @@ Status SpecReader::read_merges() {
     return fail(StatusCode::kCorrupt, "tokenizer.json: model.merges is {}; an array is expected",
                 json_shown(merges));
   }
-  spec_.merges.reserve(merges.size());
   for (const json& merge : merges) {
-    if (merge.is_string()) {
-      spec_.merges.push_back(json_text(merge));
-    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      joined_->push_back(fmt::format("{} {}", json_text(merge[0]), json_text(merge[1])));
-      spec_.merges.push_back(joined_->back());
+    const size_t rank = spec_.merges.size() + spec_.merge_pairs.size();
+    const bool is_pair =
+        merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
+    if ((!is_pair && !merge.is_string()) || (is_pair ? spec_.merges.size() : spec_.merge_pairs.size()) > 0) {
+      return fail(
+          StatusCode::kCorrupt,
+          "tokenizer.json: merge {} is {}; \"left right\" or a pair is expected, for all of them alike", rank,
+          json_shown(merge));
+    }
+    if (is_pair) {
+      spec_.merge_pairs.emplace_back(json_text(merge[0]), json_text(merge[1]));
     } else {
-      return fail(StatusCode::kCorrupt,
-                  "tokenizer.json: merge {} is {}; \"left right\" or a pair is expected", spec_.merges.size(),
-                  json_shown(merge));
+      spec_.merges.push_back(json_text(merge));
     }
   }
   return {};
@@ -239,13 +256,21 @@ Status SpecReader::read_merges() {
 
 Status SpecReader::read_pre_tokenizer() {
   BUTTER_ASSIGN(PreTokenizerSteps steps, read_pre_tokenizer_steps(json_member(tokenizer_, "pre_tokenizer")));
-  if (!steps.byte_level) {
-    return fail(StatusCode::kUnsupported,
-                "tokenizer.json: pre_tokenizer {} has no ByteLevel; one is expected",
-                json_shown(json_member(tokenizer_, "pre_tokenizer")));
-  }
+  spec_.byte_level = steps.byte_level;
   spec_.pre_tokenizer = PreTokenizer::name_of(steps.stages).value_or("tokenizer.json");
   spec_.stages = std::move(steps.stages);
+  return {};
+}
+
+// A spelled byte without a token would be looked up as the bytes of its spelling.
+Status SpecReader::check_byte_fallback() const {
+  if (!spec_.byte_level || !spec_.byte_fallback) return {};
+  for (const std::string_view token : spec_.tokens) {
+    if (byte_of_token(token) < 0) continue;
+    return fail(StatusCode::kUnsupported,
+                "tokenizer.json: model.byte_fallback with ByteLevel and a token {} is not supported",
+                shown_text(token));
+  }
   return {};
 }
 
@@ -349,11 +374,8 @@ Status SpecReader::read_config() {
     return fail(StatusCode::kCorrupt, "tokenizer.json: model.unk_token is {}, which is not a token",
                 shown_text(unknown));
   }
-  if (json_flag(json_member(json_member(tokenizer_, "model"), "fuse_unk"))) {
-    return fail(StatusCode::kUnsupported, "tokenizer.json: model.fuse_unk is true; false is expected");
-  }
   spec_.unk_id = id;
-  spec_.unknown_for_missing_bytes = true;
+  spec_.unknown_for_missing = true;
   return {};
 }
 

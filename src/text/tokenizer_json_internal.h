@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "text/piece_decoder.h"
 #include "text/pre_tokenizer.h"
 
 namespace butter {
@@ -29,5 +30,13 @@ struct PreTokenizerSteps {
   bool byte_level = false;  // words are spelled in the byte alphabet
 };
 Result<PreTokenizerSteps> read_pre_tokenizer_steps(const nlohmann::json& pre_tokenizer);
+
+// What a file's decoder says.
+struct DecoderSteps {
+  std::vector<DecodeStep> steps;
+  LeadingSpace leading_space = LeadingSpace::kKept;
+  bool byte_level = false;
+};
+Result<DecoderSteps> read_decoder_steps(const nlohmann::json& decoder);
 
 }  // namespace butter

@@ -89,18 +89,22 @@ TEST(BadTokenizerJson, WhatIsNotKnownIsNamed) {
   EXPECT_THAT(error_after([](json& j) {
                 j["decoder"] = {{"type", "Metaspace"}};
               }),
-              HasSubstr("\"Metaspace\""));
+              HasSubstr("a replacement of one character"));
   EXPECT_THAT(error_after([](json& j) { j["decoder"] = nullptr; }), HasSubstr("decoder is missing"));
   EXPECT_THAT(error_after([](json& j) {
                 j["pre_tokenizer"] = {{"type", "Whitespace"}};
               }),
-              HasSubstr("Whitespace"));
+              HasSubstr("ByteLevel is not in the pre_tokenizer"));
   EXPECT_THAT(error_after([](json& j) { j["pre_tokenizer"] = nullptr; }), HasSubstr("pre_tokenizer"));
   EXPECT_THAT(error_after([](json& j) {
                 j["post_processor"] = {{"type", "BertProcessing"}};
               }),
               HasSubstr("\"BertProcessing\""));
-  EXPECT_THAT(error_after([](json& j) { j["model"]["byte_fallback"] = true; }), HasSubstr("byte_fallback"));
+  EXPECT_THAT(error_after([](json& j) {
+                j["model"]["byte_fallback"] = true;
+                j["model"]["vocab"]["<0xC4>"] = 601;
+              }),
+              HasSubstr("byte_fallback with ByteLevel and a token \"<0xC4>\""));
   EXPECT_THAT(error_after([](json& j) { j["model"]["dropout"] = 0.1; }), HasSubstr("dropout"));
   EXPECT_THAT(error_after([](json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }), HasSubstr("</w>"));
   EXPECT_THAT(error_after([](json& j) { j["model"]["unk_token"] = "<none>"; }), HasSubstr("<none>"));
@@ -158,7 +162,9 @@ TEST(BadTokenizerJson, MergesThatAreNone) {
   EXPECT_THAT(error_after([](json& j) { j["model"]["merges"] = "a b"; }), HasSubstr("merges"));
   EXPECT_THAT(error_after([](json& j) { j["model"]["merges"][5] = 7; }), HasSubstr("merge 5 is \"7\""));
   EXPECT_THAT(error_after([](json& j) { j["model"]["merges"][5] = {"a", "b", "c"}; }), HasSubstr("merge 5"));
-  EXPECT_THAT(error_after([](json& j) { j["model"]["merges"][5] = "qqq www"; }), HasSubstr("\"qqq\""));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["merges"][5] = {"qqq", "www"}; }), HasSubstr("\"qqq\""));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["merges"][5] = "a b"; }),
+              HasSubstr("for all of them alike"));
   EXPECT_THAT(error_after([](json& j) { j["model"].erase("merges"); }), HasSubstr("merges is missing"));
 }
 

@@ -155,7 +155,7 @@ TEST(Tokenizer, ABytesWithoutATokenVanishesOrIsUnknown) {
   EXPECT_EQ(make(spec).encode("azb").value(), (Ids{259}));
   EXPECT_FALSE(make(spec).has_byte('z'));
   spec.unk_id = 258;
-  spec.unknown_for_missing_bytes = true;
+  spec.unknown_for_missing = true;
   EXPECT_EQ(make(spec).encode("azb").value(), (Ids{'a', 258, 'b'}));
 }
 

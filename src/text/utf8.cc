@@ -76,6 +76,15 @@ void append_replacing_malformed(std::string_view bytes, std::string* out) {
   }
 }
 
+char32_t decode_utf8(std::string_view character) {
+  const auto lead = static_cast<uint8_t>(character[0]);
+  if (character.size() == 1) return lead;
+  char32_t value = lead & (0xFFu >> (character.size() + 1));
+  for (size_t i = 1; i < character.size(); ++i)
+    value = value << 6 | (static_cast<uint8_t>(character[i]) & 0x3F);
+  return value;
+}
+
 void append_utf8(char32_t code_point, std::string* out) {
   const auto tail = [&](int shift) {
     out->push_back(static_cast<char>(0x80 | ((code_point >> shift) & 0x3F)));

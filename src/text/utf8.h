@@ -30,6 +30,9 @@ size_t well_formed_utf8_bytes(std::string_view bytes);
 // Appends `bytes` to `out` with each malformed or incomplete unit replaced by U+FFFD.
 void append_replacing_malformed(std::string_view bytes, std::string* out);
 
+// The scalar value of one whole, well-formed character.
+char32_t decode_utf8(std::string_view character);
+
 // Appends a scalar value (below 0x110000, not a surrogate).
 void append_utf8(char32_t code_point, std::string* out);
 

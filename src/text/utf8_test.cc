@@ -11,6 +11,14 @@ std::string replaced(std::string_view bytes) {
   return out;
 }
 
+TEST(Utf8, DecodesWhatItAppends) {
+  for (const char32_t c : {0x0u, 0x41u, 0x7Fu, 0x80u, 0x7FFu, 0x800u, 0xFFFFu, 0x10000u, 0x10FFFFu}) {
+    std::string bytes;
+    append_utf8(c, &bytes);
+    EXPECT_EQ(decode_utf8(bytes), c);
+  }
+}
+
 TEST(Utf8, EveryScalarValueIsOneCharacter) {
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xD800 && c < 0xE000) continue;

@@ -6,7 +6,9 @@ Needs the PyPI packages tokenizers and zstandard, and no model:
 
 features.json.zst  {tokenizers: its version,
                     texts: [...],
-                    pre_tokenizers: [{name, json, words: by text}]}  the file's pre_tokenizer, and the words
+                    pre_tokenizers: [{name, json, words: by text}],  the file's pre_tokenizer, and the words
+                    models: [{name, json, ids: by text, decoded: by text}]}  a whole file, trained here on a few
+                                     lines; `decoded` is null where ids do not come back as the text that was cut
 
 The strings are a third of generate.py's. Everything is seeded: the same packages give the same file.
 """
@@ -14,9 +16,9 @@ The strings are a third of generate.py's. Everything is seeded: the same package
 import json
 
 import tokenizers
-from tokenizers import Regex, pre_tokenizers as pre
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers as pre, trainers
 
-from generate import texts, write_compressed
+from generate import CODE, PROSE, texts, write_compressed
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
           r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -104,6 +106,77 @@ def pre_tokenizer_golden(strings):
     return found
 
 
+MARK = "\u2581"
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def trained(pre_tokenizer, decoder, special=("<unk>", "<s>", "</s>"), size=400, normalizer=None, **options):
+    """A BPE of characters, without a token for many of those in the strings."""
+    tokenizer = Tokenizer(models.BPE(**options))
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    if pre_tokenizer is not None:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoder
+    fallback = BYTES if options.get("byte_fallback") else []
+    tokenizer.train_from_iterator(PROSE[:12] + CODE, trainers.BpeTrainer(
+        vocab_size=size + len(fallback), show_progress=False, special_tokens=list(special) + fallback))
+    # The trainer makes added tokens of the bytes; in real files they are of the vocabulary alone.
+    said = json.loads(tokenizer.to_str())
+    said["added_tokens"] = [token for token in said["added_tokens"] if token["content"] not in fallback]
+    return said
+
+
+def metaspace(scheme="always", split=True):
+    return pre.Metaspace(MARK, scheme, split)
+
+
+def model_parts():
+    found = {}
+    to_spaces = decoders.Metaspace(MARK, "always", True)
+    sentencepiece = decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(),
+                                       decoders.Strip(" ", 1, 0)])
+    found["characters vanish"] = trained(metaspace(), to_spaces)
+    found["characters unknown"] = trained(metaspace(), to_spaces, unk_token="<unk>")
+    found["characters fused"] = trained(metaspace(), to_spaces, unk_token="<unk>", fuse_unk=True)
+    found["byte fallback"] = trained(metaspace("first"), sentencepiece, unk_token="<unk>", fuse_unk=True,
+                                     byte_fallback=True)
+    some = json.loads(json.dumps(found["byte fallback"]))
+    for byte in BYTES[0xe1:0xe4] + BYTES[0xf0:]:  # those with these bytes are unknown
+        place = some["model"]["vocab"].pop(byte)
+        some["model"]["vocab"][f"<removed {byte[1:-1]}>"] = place
+    found["byte fallback in part"] = some
+    never = trained(metaspace("never", False), decoders.Metaspace(MARK, "never", False), unk_token="<unk>")
+    found["never split"] = never
+    whole = json.loads(json.dumps(found["characters unknown"]))
+    whole["model"]["ignore_merges"] = True
+    whole["model"]["merges"] = whole["model"]["merges"][:20]
+    found["ignore merges"] = whole
+    strings_of_merges = json.loads(json.dumps(found["characters fused"]))
+    strings_of_merges["model"]["merges"] = [" ".join(pair) for pair in strings_of_merges["model"]["merges"]]
+    found["merges as strings"] = strings_of_merges
+    found["spaces in tokens"] = trained(pre.Split(Regex(r"\s*\S+"), "isolated"), decoders.Fuse(), unk_token="<unk>")
+    found["strip and replace"] = trained(
+        metaspace("never"), decoders.Sequence([decoders.Strip(MARK, 1, 0), decoders.Replace("e", "\u00e9\u00e9")]))
+    spelled = Tokenizer.from_str(json.dumps(trained(
+        pre.Sequence([pre.Digits(False), pre.ByteLevel(True, use_regex=True)]), decoders.ByteLevel(),
+        unk_token="<unk>", fuse_unk=True)))
+    found["byte level with unknown bytes"] = json.loads(spelled.to_str())
+    return found
+
+
+def model_golden(chosen):
+    found = []
+    for name, said in model_parts().items():
+        tokenizer = Tokenizer.from_str(json.dumps(said))
+        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in chosen]
+        decoded = [tokenizer.decode(one, skip_special_tokens=False) for one in ids]
+        # Bytes that are no UTF-8 are U+FFFD there, however many; Butter gives the bytes.
+        decoded = [None if "\ufffd" in text else text for text in decoded]
+        found.append({"name": name, "json": json.loads(tokenizer.to_str()), "ids": ids, "decoded": decoded})
+    return found
+
+
 def strings():
     chosen = [text for text in texts() if len(text) <= 200]
     extra = ["1234567 12 1", "a|.*(b", "IT'S it'S 'ſ", "HTTPServer's XMLHttp", "a//\n/b", "  \n\n  x  ", "x\u2581y \u2581",
@@ -113,9 +186,10 @@ def strings():
 
 def main():
     chosen = strings()
-    golden = {"tokenizers": tokenizers.__version__, "texts": chosen, "pre_tokenizers": pre_tokenizer_golden(chosen)}
+    golden = {"tokenizers": tokenizers.__version__, "texts": chosen, "pre_tokenizers": pre_tokenizer_golden(chosen),
+              "models": model_golden(chosen)}
     write_compressed("features.json.zst", golden)
-    print(f"{len(chosen)} strings, {len(golden['pre_tokenizers'])} pre-tokenizers")
+    print(f"{len(chosen)} strings, {len(golden['pre_tokenizers'])} pre-tokenizers, {len(golden['models'])} models")
 
 
 if __name__ == "__main__":
