@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <functional>
 #include <unordered_map>
 
@@ -39,6 +40,7 @@ class BpeTokenizer::Builder {
 
   Result<BpeTokenizer> build() {
     BUTTER_TRY(check_counts());
+    BUTTER_ASSIGN(made_.normalizer_, Normalizer::create(spec_.normalizer));
     BUTTER_TRY(set_pre_tokenizer());
     BUTTER_TRY(add_tokens());
     BUTTER_TRY(set_ids());
@@ -320,6 +322,10 @@ class BpeTokenizer::Encoder {
 
   // Text without tokens that are matched as they are spelled. It must outlive the Encoder.
   Status add_text(std::string_view text, WordReader::Place place) {
+    if (!tokenizer_.normalizer_.empty() && !text.empty()) {
+      BUTTER_ASSIGN(std::string normalized, tokenizer_.normalizer_.apply(text));
+      text = normalized_.emplace_back(std::move(normalized));
+    }
     while (!text.empty()) {
       const size_t good = well_formed_utf8_bytes(text);
       BUTTER_TRY(add_well_formed(text.substr(0, good), place));
@@ -377,6 +383,7 @@ class BpeTokenizer::Encoder {
   WordReader words_;
   BytePairEncoder pairs_;
   std::vector<Slot> cache_;
+  std::deque<std::string> normalized_;  // what words lie in
   std::vector<TokenId> ids_;
 };
 

@@ -22,6 +22,7 @@
 #include "butter/tokenizer.h"
 #include "core/status.h"
 #include "text/byte_pair_encoder.h"
+#include "text/normalizer.h"
 #include "text/piece_decoder.h"
 #include "text/pre_tokenizer.h"
 #include "text/special_tokens.h"
@@ -36,7 +37,8 @@ std::optional<TokenType> token_type_of(int64_t number);
 // must live until create() returns, no longer.
 struct TokenizerSpec {
   std::string model = "gpt2";  // tokenizer.ggml.model; "gpt2" is byte-level BPE, and the only one so far
-  std::string pre_tokenizer;   // tokenizer.ggml.pre: a name of pre_tokenizers.cc
+  std::vector<NormalizerStep> normalizer;  // what becomes of a text before it is cut
+  std::string pre_tokenizer;               // tokenizer.ggml.pre: a name of pre_tokenizers.cc
   // What cuts text into words, in place of the table's row; the name is then for messages alone.
   std::optional<std::vector<PreTokenizerStage>> stages;
   // By id, as the file spells them. An id that the file skips is an empty string, which create() refuses
@@ -120,6 +122,7 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer() = default;
   void take_leading_space(TokenType type_of_first, std::string* bytes) const;
 
+  Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   MergeTable merges_;
   SpecialTokens special_;

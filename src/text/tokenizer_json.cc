@@ -68,7 +68,7 @@ class SpecReader {
 
   Result<TokenizerSpec> read() {
     BUTTER_TRY(check_model());
-    BUTTER_TRY(check_text_steps());
+    BUTTER_TRY(read_normalizer());
     BUTTER_TRY(read_vocabulary());
     BUTTER_TRY(read_added_tokens());
     BUTTER_TRY(check_holes());
@@ -84,7 +84,7 @@ class SpecReader {
 
  private:
   Status check_model();
-  Status check_text_steps() const;
+  Status read_normalizer();
   Status read_vocabulary();
   Status read_added_tokens();
   Status read_added_token(const json& token);
@@ -131,11 +131,8 @@ Status SpecReader::check_model() {
   return {};
 }
 
-Status SpecReader::check_text_steps() const {
-  if (!json_member(tokenizer_, "normalizer").is_null()) {
-    return fail(StatusCode::kUnsupported, "tokenizer.json: normalizer {} is not supported; none is expected",
-                json_shown(json_member(tokenizer_, "normalizer")));
-  }
+Status SpecReader::read_normalizer() {
+  BUTTER_ASSIGN(spec_.normalizer, read_normalizer_steps(json_member(tokenizer_, "normalizer")));
   return {};
 }
 
@@ -200,6 +197,11 @@ Status SpecReader::read_added_token(const json& token) {
     return fail(StatusCode::kUnsupported, "tokenizer.json: added token {} has {}, which is not supported",
                 shown_text(text), flag);
   }
+  if (!spec_.normalizer.empty() && json_flag(json_member(token, "normalized"))) {
+    return fail(StatusCode::kUnsupported,
+                "tokenizer.json: added token {} is looked for in normalized text, which is not supported",
+                shown_text(text));
+  }
   const std::optional<int64_t> id = id_of(json_member(token, "id"));
   BUTTER_TRY(place_token(text, id));
   spec_.types[static_cast<size_t>(*id)] =
@@ -257,6 +259,13 @@ Status SpecReader::read_merges() {
 Status SpecReader::read_pre_tokenizer() {
   BUTTER_ASSIGN(PreTokenizerSteps steps, read_pre_tokenizer_steps(json_member(tokenizer_, "pre_tokenizer")));
   spec_.byte_level = steps.byte_level;
+  const bool marks_first = !steps.stages.empty() && steps.stages[0].scheme == MarkScheme::kFirst;
+  if (marks_first && may_shorten_the_beginning(spec_.normalizer)) {
+    return fail(
+        StatusCode::kUnsupported,
+        "tokenizer.json: Metaspace has prepend_scheme \"first\" behind a normalizer that takes characters "
+        "away, which is not supported");
+  }
   spec_.pre_tokenizer = PreTokenizer::name_of(steps.stages).value_or("tokenizer.json");
   spec_.stages = std::move(steps.stages);
   return {};

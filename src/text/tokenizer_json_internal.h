@@ -3,11 +3,13 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/status.h"
+#include "text/normalizer.h"
 #include "text/piece_decoder.h"
 #include "text/pre_tokenizer.h"
 
@@ -38,5 +40,10 @@ struct DecoderSteps {
   bool byte_level = false;
 };
 Result<DecoderSteps> read_decoder_steps(const nlohmann::json& decoder);
+
+// What a file's normalizer says; no steps where it has none.
+Result<std::vector<NormalizerStep>> read_normalizer_steps(const nlohmann::json& normalizer);
+// Whether what a text begins with may vanish.
+bool may_shorten_the_beginning(std::span<const NormalizerStep> steps);
 
 }  // namespace butter

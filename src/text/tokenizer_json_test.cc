@@ -83,9 +83,18 @@ TEST(TokenizerJson, AnEosInTheTemplateIsAdded) {
 TEST(BadTokenizerJson, WhatIsNotKnownIsNamed) {
   EXPECT_THAT(error_after([](json& j) { j["model"]["type"] = "Unigram"; }), HasSubstr("\"Unigram\""));
   EXPECT_THAT(error_after([](json& j) {
-                j["normalizer"] = {{"type", "NFKC"}};
+                j["normalizer"] = {{"type", "BertNormalizer"}};
               }),
-              HasSubstr("normalizer \"NFKC\""));
+              HasSubstr("normalizer \"BertNormalizer\""));
+  EXPECT_THAT(error_after([](json& j) {
+                j["normalizer"] = {{"type", "NFKC"}};
+                j["added_tokens"][1]["normalized"] = true;
+              }),
+              HasSubstr("\"</s>\" is looked for in normalized text"));
+  EXPECT_THAT(error_after([](json& j) {
+                j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}};
+              }),
+              HasSubstr("normalizer \"Replace\" is not supported"));
   EXPECT_THAT(error_after([](json& j) {
                 j["decoder"] = {{"type", "Metaspace"}};
               }),

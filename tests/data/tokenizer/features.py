@@ -7,6 +7,8 @@ Needs the PyPI packages tokenizers and zstandard, and no model:
 features.json.zst  {tokenizers: its version,
                     texts: [...],
                     pre_tokenizers: [{name, json, words: by text}],  the file's pre_tokenizer, and the words
+                    normalizers: [{name, json, texts: by text, hashes}],  `hashes`: FNV-1a of each 4096 code points, each
+                                     normalized by itself and followed by a line end
                     models: [{name, json, ids: by text, decoded: by text}]}  a whole file, trained here on a few
                                      lines; `decoded` is null where ids do not come back as the text that was cut
 
@@ -16,7 +18,7 @@ The strings are a third of generate.py's. Everything is seeded: the same package
 import json
 
 import tokenizers
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers as pre, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers as pre, trainers
 
 from generate import CODE, PROSE, texts, write_compressed
 
@@ -155,6 +157,12 @@ def model_parts():
     strings_of_merges = json.loads(json.dumps(found["characters fused"]))
     strings_of_merges["model"]["merges"] = [" ".join(pair) for pair in strings_of_merges["model"]["merges"]]
     found["merges as strings"] = strings_of_merges
+    llama2 = trained(None, sentencepiece, normalizer=normalizers.Sequence([
+        normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)]), unk_token="<unk>", fuse_unk=True,
+        byte_fallback=True)
+    found["as Llama 2"] = llama2
+    found["NFC and bytes"] = trained(pre.ByteLevel(False, use_regex=True), decoders.ByteLevel(),
+                                     normalizer=normalizers.NFC())
     found["spaces in tokens"] = trained(pre.Split(Regex(r"\s*\S+"), "isolated"), decoders.Fuse(), unk_token="<unk>")
     found["strip and replace"] = trained(
         metaspace("never"), decoders.Sequence([decoders.Strip(MARK, 1, 0), decoders.Replace("e", "\u00e9\u00e9")]))
@@ -177,19 +185,62 @@ def model_golden(chosen):
     return found
 
 
+def normalizer_parts():
+    found = {kind: getattr(normalizers, kind)() for kind in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents")}
+    for left in (False, True):
+        for right in (False, True):
+            found[f"strip {left} {right}"] = normalizers.Strip(left, right)
+    found["prepend"] = normalizers.Prepend(MARK)
+    found["replace text"] = normalizers.Replace(" ", MARK)
+    found["replace regex"] = normalizers.Replace(Regex(r" {2,}|\p{N}+|x*(?=y)"), " <n> ")
+    found["replace with nothing"] = normalizers.Replace("e", "")
+    found["sequence"] = normalizers.Sequence([
+        normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip(),
+        normalizers.Replace(Regex(r"\s+"), " "), normalizers.Prepend("> ")])
+    return found
+
+
+def fnv1a(data):
+    value = 0xcbf29ce484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001b3 & 0xffffffffffffffff
+    return value
+
+
+def hashes(normalizer):
+    found = []
+    for low in range(0, 0x110000, 0x1000):
+        block = [chr(c) for c in range(low, low + 0x1000) if not 0xd800 <= c < 0xe000]
+        found.append(fnv1a("".join(normalizer.normalize_str(c) + "\n" for c in block).encode()))
+    return found
+
+
+def normalizer_golden(chosen):
+    found = []
+    for name, one in normalizer_parts().items():
+        case = {"name": name, "json": json.loads(one.__getstate__()),
+                "texts": [one.normalize_str(text) for text in chosen]}
+        if case["json"]["type"][0] in "NL" or name == "StripAccents":
+            case["hashes"] = hashes(one)
+        found.append(case)
+    return found
+
+
 def strings():
     chosen = [text for text in texts() if len(text) <= 200]
     extra = ["1234567 12 1", "a|.*(b", "IT'S it'S 'ſ", "HTTPServer's XMLHttp", "a//\n/b", "  \n\n  x  ", "x\u2581y \u2581",
-             "\u2581\u2581 a", " lead", "trail ", "\u3000\u3000漢字、かな", "a\n\nb\n", "-a--b-", " - ", "_a _b"]
+             "\u2581\u2581 a", "a\u0323\u0301\u0334\u07fd\u0301", "\u11935\u11930", "\ufdfa\u32ff", "q" + "\u0301\u0316" * 60,
+             "\u1100\u1161\u11a8", "\u212b\u0344", "\u0f71\u0f72\u0f74", "ΑΣ İI", " lead", "trail ", "\u3000\u3000漢字、かな", "a\n\nb\n", "-a--b-", " - ", "_a _b"]
     return list(dict.fromkeys(extra + chosen[::3]))
 
 
 def main():
     chosen = strings()
     golden = {"tokenizers": tokenizers.__version__, "texts": chosen, "pre_tokenizers": pre_tokenizer_golden(chosen),
-              "models": model_golden(chosen)}
+              "normalizers": normalizer_golden(chosen), "models": model_golden(chosen)}
     write_compressed("features.json.zst", golden)
-    print(f"{len(chosen)} strings, {len(golden['pre_tokenizers'])} pre-tokenizers, {len(golden['models'])} models")
+    print(f"{len(chosen)} strings, {len(golden['pre_tokenizers'])} pre-tokenizers, "
+          f"{len(golden['normalizers'])} normalizers, {len(golden['models'])} models")
 
 
 if __name__ == "__main__":
