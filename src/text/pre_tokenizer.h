@@ -46,6 +46,7 @@ struct PreTokenizerRow {
   std::vector<std::string_view> names;  // the first is the one shown; GGUF's and ours
   std::vector<PreTokenizerStage> stages;
   bool ignore_merges = false;  // the models of that name take a word that is a token as that token
+  bool nfc = false;            // their tokenizer.json composes characters first (GGUF does not say so)
 };
 
 std::span<const PreTokenizerRow> pre_tokenizer_rows();

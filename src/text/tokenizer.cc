@@ -114,6 +114,10 @@ Status BpeTokenizer::Builder::set_pre_tokenizer() {
     BUTTER_ASSIGN(made_.pre_tokenizer_, PreTokenizer::create(row->names[0], stages));
   }
   ignores_merges_ |= row->ignore_merges;
+  if (row->nfc && spec_.normalizer.empty()) {
+    const NormalizerStep compose{NormalizerStep::Kind::kNfc};
+    BUTTER_ASSIGN(made_.normalizer_, Normalizer::create({&compose, 1}));
+  }
   return {};
 }
 

@@ -3,7 +3,8 @@
 // Made from a TokenizerSpec, which is what a GGUF file's metadata says, or from a tokenizer.json. Ids equal
 // those of PyPI `tokenizers` for well-formed UTF-8. Any other bytes are taken too: a byte that is not part
 // of well-formed UTF-8 is a word of its own, and the text before and after it is cut as if it ended and began
-// there. decode(encode(text)) is `text`, byte for byte, as long as the vocabulary has a token for each byte
+// there. Where nothing normalizes or drops text, decode(encode(text)) is `text`, byte for byte, as long as a
+// byte-level vocabulary has a token for each byte
 // (has_byte; SmolLM2's lacks 21 control characters and bytes that UTF-8 hardly uses: those vanish, as they do
 // in `tokenizers`).
 //

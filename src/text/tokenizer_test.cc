@@ -137,6 +137,13 @@ TEST(Tokenizer, EveryEndOfTurnIdEndsATurn) {
   EXPECT_EQ(tokenizer.end_ids(), (Ids{257, 258}));
 }
 
+TEST(Tokenizer, QwenComposesCharactersFirst) {
+  TokenizerSpec spec = byte_spec();
+  EXPECT_EQ(make(spec).encode("e\u0301").value(), (Ids{'e', 0xCC, 0x81}));
+  spec.pre_tokenizer = "qwen2";
+  EXPECT_EQ(make(spec).encode("e\u0301").value(), (Ids{0xC3, 0xA9}));
+}
+
 TEST(Tokenizer, PrefixSpaceIsAddedWhereThereIsNone) {
   TokenizerSpec spec = small_spec();
   spec.add_prefix_space = true;
