@@ -34,16 +34,16 @@ struct DenseConfig {
   bool mlp_bias = false;
   bool qk_norm = false;
   bool weightless_qk_norm = false;
-  int output_gate = 0;          // rows of attention's output gate: heads, or heads · head_dim; 0: none
-  bool fused_qkv = false;       // q, k and v rows in one tensor
-  bool fused_gate_up = false;   // gate and up rows
-  bool centred_norms = false;   // all multiply by 1 + w
-  bool post_norms = false;      // of both branches
-  float post_norm_eps = 0;      // 0: norm_eps
-  bool embedding_norm = false;  // without weight
+  int output_gate = 0;            // rows of attention's output gate: heads, or heads · head_dim; 0: none
+  bool fused_qkv = false;         // q, k and v rows in one tensor
+  bool fused_gate_up = false;     // gate and up rows
+  bool centred_norms = false;     // all multiply by 1 + w
+  bool post_norms = false;        // of both branches
+  float post_norm_eps = 0;        // 0: norm_eps
+  bool embedding_norm = false;    // without weight
   bool plain_final_norm = false;  // not centred, whatever the others are
-  bool permuted_qk = false;     // GGUF rows of q and k are in adjacent-pair order
-  std::vector<Window> windows;  // one a layer; empty: none has one
+  bool permuted_qk = false;       // GGUF rows of q and k are in adjacent-pair order
+  std::vector<Window> windows;    // one a layer; empty: none has one
 
   std::optional<float> attention_scale;  // none: 1 / sqrt(head_dim)
   float embedding_scale = 1;

@@ -85,7 +85,7 @@ struct ModelSpec {
   TensorRef embedding;
   float embedding_scale = 1;
   std::optional<NormSpec> embedding_norm;  // of scaled embeddings
-  std::optional<TensorRef> head;  // none: tied to the embedding
+  std::optional<TensorRef> head;           // none: tied to the embedding
   NormSpec final_norm;
   float logit_multiplier = 1;
   float logit_cap = 0;  // 0: none
