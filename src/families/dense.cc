@@ -144,10 +144,20 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
   return config;
 }
 
+// What stands before "layers.0" in names of a Hugging Face file: models of several parts keep their text
+// model deeper.
+std::string find_prefix(const FamilySource& source) {
+  for (const char* prefix : {"model.", "model.language_model.", "language_model.model."}) {
+    if (source.has_tensor(std::string(prefix) + "layers.0.input_layernorm.weight")) return prefix;
+  }
+  return "model.";
+}
+
 // Names, shapes and traits of one file, put together layer by layer.
 class SpecBuilder {
  public:
-  SpecBuilder(const FamilySource& source, const DenseConfig& config) : source_(source), config_(config) {}
+  SpecBuilder(const FamilySource& source, const DenseConfig& config)
+      : source_(source), config_(config), prefix_(find_prefix(source)) {}
 
   ModelSpec build() const {
     ModelSpec spec;
@@ -171,7 +181,7 @@ class SpecBuilder {
  private:
   // A flag that says untied does not hold where there is no head tensor.
   bool tied() const {
-    const std::string head = tensor_name(source_.format, TensorRole::kHead) + ".weight";
+    const std::string head = name(TensorRole::kHead, -1) + ".weight";
     return config_.tied || (source_.checkpoint != nullptr && !source_.has_tensor(head));
   }
 
@@ -182,15 +192,13 @@ class SpecBuilder {
   }
 
   std::string name(TensorRole role, int layer) const {
-    constexpr std::string_view kUsual = "model.";
-    const auto own = config_.hf_names.find(role);
-    if (source_.gguf() || own == config_.hf_names.end()) {
-      const std::string usual = tensor_name(source_.format, role, layer);
-      if (source_.gguf() || usual.rfind(kUsual, 0) != 0) return usual;
-      return config_.hf_prefix + usual.substr(kUsual.size());
-    }
-    if (layer < 0) return own->second;
-    return fmt::format("{}layers.{}.{}", config_.hf_prefix, layer, own->second);
+    const std::string usual = tensor_name(source_.format, role, layer);
+    if (source_.gguf()) return usual;
+    if (const auto own = config_.hf_names.find(role); own != config_.hf_names.end())
+      return layer < 0 ? own->second : fmt::format("{}layers.{}.{}", prefix_, layer, own->second);
+    constexpr std::string_view kUsual = "model.", kDeepest = "language_model.";
+    if (usual.starts_with(kUsual)) return prefix_ + usual.substr(kUsual.size());
+    return prefix_.starts_with(kDeepest) ? std::string(kDeepest) + usual : usual;  // the head
   }
 
   TensorRef weight(TensorRole role, int layer, Shape shape, const char* suffix = ".weight") const {
@@ -299,6 +307,7 @@ class SpecBuilder {
 
   const FamilySource& source_;
   const DenseConfig& config_;
+  const std::string prefix_;
 };
 
 }  // namespace

@@ -53,7 +53,6 @@ struct DenseConfig {
 
   // Hugging Face names that are not the standard ones: "model.norm"; of layers, "mlp.gate_proj".
   std::map<TensorRole, const char*> hf_names;
-  const char* hf_prefix = "model.";  // of layers, and of the standard names that begin with it
 };
 
 // Values that a key gets when it is absent; each family has its own.

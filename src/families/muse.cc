@@ -41,7 +41,6 @@ Status read_hf_traits(const Attributes& attributes, DenseConfig& config) {
   config.logit_multiplier = static_cast<float>(output);
   config.logit_cap = static_cast<float>(cap);
   config.weightless_qk_norm = config.centred_norms = config.plain_final_norm = true;
-  config.hf_prefix = "model.language_model.";
   config.hf_names = {{TensorRole::kFfnNorm, "pre_feedforward_layernorm"}};
   return {};
 }

@@ -7,6 +7,7 @@
 #include "core/cpu_isa.h"
 #include "support/fixture_gguf.h"
 #include "support/run_engine.h"
+#include "support/safetensors_writer.h"
 #include "support/sanitized.h"
 #include "support/temp_dir.h"
 
@@ -200,6 +201,36 @@ TEST_P(GgufGoldenTest, QuantisedWeightsMeanTheSameOnEveryDevice) {
         const Logits logits = run(*engine, chunk);
         EXPECT_LE(max_difference(logits, expected), kCodesBound);
         EXPECT_LE(mean_divergence(expected, logits), kCodesDivergence);
+      }
+    }
+  }
+}
+
+// Models of text and images keep the text model's configuration in an object of its own, and its tensors
+// deeper, beside others.
+TEST(Wrapper, TextModelInsideIsTheModel) {
+  for (const char* name : {"llama", "gemma3"}) {
+    const Fixture fixture = load_fixture(name);
+    for (const std::string prefix : {"model.language_model.", "language_model.model."}) {
+      SCOPED_TRACE(name + (" " + prefix));
+      TempDir folder;
+      SafetensorsWriter writer;
+      for (const auto& [plain, tensor] : fixture.weights) {
+        const bool is_head = plain.rfind("model.", 0) != 0;
+        const std::string deep = prefix[0] == 'l' ? "language_model." + plain : plain;
+        writer.floats(is_head ? deep : prefix + plain.substr(6), DType::kBF16, tensor.shape, tensor.values);
+      }
+      writer.floats("vision_tower.patches.weight", DType::kBF16, {1, 2}, std::vector<float>{1, 2});
+      writer.write(folder.file("model.safetensors"));
+      write_test_file(folder.file("config.json"),
+                      R"({"model_type": "some_wrapper", "architectures": ["SomeWrapper"], "text_config": )" +
+                          read_test_file(fixture.folder + "/config.json") + "}");
+      const auto engine = load_engine(tiny_options(folder.path(), "reference"));
+      Sequence sequence = make_sequence(*engine, short_sequence());
+      const Logits logits = feed_all(*engine, sequence, fixture.input_ids);
+      for (size_t row = 0; row < logits.size(); ++row) {
+        ASSERT_LE(max_difference(logits[row], {fixture.logits.row(static_cast<int64_t>(row)), 256}),
+                  kFloatBound);
       }
     }
   }

@@ -49,8 +49,10 @@ inline void store_pairs(__m512 even, __m512 odd, byte_t* tile_row) {
 }
 
 // 4-bit codes of one vector: byte b of lane n holds column 4q + b in its low nibble and 16 + 4q + b in its
-// high one. vpermps reads only the low four bits of an index, so it is mask and conversion in one.
-inline void expand_nibbles(__m512i packed, __m512 scale, __m512 bias, byte_t* tile, int q) {
+// high one. vpermps reads only the low four bits of an index, so it is mask and conversion in one. (Inlined
+// always, and the next one too: they take vectors.)
+inline __attribute__((always_inline)) void expand_nibbles(__m512i packed, __m512 scale, __m512 bias,
+                                                          byte_t* tile, int q) {
   const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const auto value = [&](int shift) __attribute__((always_inline)) {
     const __m512i index = _mm512_srli_epi32(packed, static_cast<unsigned>(shift));
@@ -62,7 +64,8 @@ inline void expand_nibbles(__m512i packed, __m512 scale, __m512 bias, byte_t* ti
   store_pairs(value(20), value(28), tile + 64 * (9 + 2 * q));
 }
 
-inline void expand_bytes(__m512i codes, __m512 scale, __m512 bias, byte_t* tile, int q) {
+inline __attribute__((always_inline)) void expand_bytes(__m512i codes, __m512 scale, __m512 bias,
+                                                        byte_t* tile, int q) {
   const __m512i low = _mm512_set1_epi32(255);
   const auto value = [&](int shift) __attribute__((always_inline)) {
     const __m512i code = _mm512_and_si512(_mm512_srli_epi32(codes, static_cast<unsigned>(shift)), low);
