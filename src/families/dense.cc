@@ -320,13 +320,18 @@ Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& conf
   return SpecBuilder(source, config).build();
 }
 
-Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int layers) {
-  if (config.kind("layer_types") == AttributeKind::kAbsent) return std::vector<bool>{};
+Result<std::span<const std::string_view>> read_layer_types(const Attributes& config, int layers) {
+  if (config.kind("layer_types") == AttributeKind::kAbsent) return std::span<const std::string_view>{};
   BUTTER_ASSIGN(const auto types, config.get_strings("layer_types"));
   if (static_cast<int>(types.size()) != layers) {
     return fail(StatusCode::kCorrupt, "layer_types has {} entries; {}, one a layer, are expected",
                 types.size(), layers);
   }
+  return types;
+}
+
+Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int layers) {
+  BUTTER_ASSIGN(const auto types, read_layer_types(config, layers));
   std::vector<bool> sliding;
   for (size_t i = 0; i < types.size(); ++i) {
     sliding.push_back(types[i] == "sliding_attention");

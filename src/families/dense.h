@@ -6,7 +6,9 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "families/family.h"
@@ -72,6 +74,9 @@ Result<DenseConfig> read_dense(const FamilySource& source, const DenseDefaults& 
 
 // The spec with standard tensor names.
 Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config);
+
+// layer_types, one for each layer; nothing where the key is absent.
+Result<std::span<const std::string_view>> read_layer_types(const Attributes& config, int layers);
 
 // Whether each layer is a sliding one, as layer_types says; nothing where the key is absent.
 Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int layers);

@@ -1,7 +1,5 @@
 #include "families/granite.h"
 
-#include <algorithm>
-
 #include "families/dense.h"
 
 namespace butter {
@@ -52,11 +50,7 @@ Status check_dense(const Attributes& config, int layers) {
         "layer_types is absent, which means Mamba2 layers; Granite models of attention layers alone are "
         "supported");
   }
-  BUTTER_ASSIGN(const auto types, config.get_strings("layer_types"));
-  if (static_cast<int>(types.size()) != layers) {
-    return fail(StatusCode::kCorrupt, "layer_types has {} entries; {}, one a layer, are expected",
-                types.size(), layers);
-  }
+  BUTTER_ASSIGN(const auto types, read_layer_types(config, layers));
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] == "attention" || types[i] == "full_attention") continue;
     return fail(StatusCode::kUnsupported,

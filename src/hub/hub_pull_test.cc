@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <sstream>
 
 #include "support/fake_hub.h"
 #include "support/temp_dir.h"
+#include "support/test_data.h"
 
 namespace butter {
 namespace {
@@ -32,13 +32,6 @@ std::string noise(size_t bytes, unsigned seed = 1) {
   std::string text(bytes, '\0');
   for (char& c : text) c = static_cast<char>(random());
   return text;
-}
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 class HubPull : public testing::Test {
@@ -106,13 +99,13 @@ class HubPull : public testing::Test {
 TEST_F(HubPull, AFileComesWholeAndIsFoundAgain) {
   const auto pulled = pull();
   ASSERT_TRUE(pulled) << pulled.error().message();
-  EXPECT_EQ(contents(pulled->path), content_);
+  EXPECT_EQ(read_test_file(pulled->path), content_);
   EXPECT_EQ(pulled->bytes, static_cast<int64_t>(content_.size()));
   EXPECT_FALSE(pulled->was_there);
   EXPECT_EQ(*settings().cache.find(*parse_model_reference("org/tiny")), pulled->path);
   EXPECT_EQ(*settings().cache.find(*parse_model_reference("org/tiny@" + FakeHub::kCommit)), pulled->path);
   EXPECT_EQ(fs::read_symlink(pulled->path), "../../blobs/" + FakeHub::etag({content_}));
-  EXPECT_EQ(contents(cache_.file("hub/models--org--tiny/refs/main")), FakeHub::kCommit);
+  EXPECT_EQ(read_test_file(cache_.file("hub/models--org--tiny/refs/main")), FakeHub::kCommit);
   EXPECT_THAT(hub_.downloads(), SizeIs(6));  // a request a range
 }
 
@@ -132,7 +125,7 @@ TEST_F(HubPull, ADamagedBlobIsFetchedAgain) {
   const auto again = pull();
   ASSERT_TRUE(again);
   EXPECT_FALSE(again->was_there);
-  EXPECT_EQ(contents(again->path), content_);
+  EXPECT_EQ(read_test_file(again->path), content_);
 }
 
 TEST_F(HubPull, AFolderHasItsConfigurationTokenizerAndWeightsOnly) {
@@ -150,7 +143,7 @@ TEST_F(HubPull, AFolderHasItsConfigurationTokenizerAndWeightsOnly) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(pulled->path)) {
     names.push_back(entry.path().filename().string());
-    EXPECT_EQ(contents(entry.path().string()), hub_.files[names.back()].content);
+    EXPECT_EQ(read_test_file(entry.path().string()), hub_.files[names.back()].content);
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "generation_config.json", "tokenizer.json",
                                                    "model.safetensors"));
@@ -164,7 +157,7 @@ TEST_F(HubPull, FilesInFoldersAndOfOtherRevisions) {
   const auto pulled = pull("org/tiny:q4_k_m@refs/pr/1");
   ASSERT_TRUE(pulled) << pulled.error().message();
   EXPECT_THAT(pulled->path, HasSubstr("/q4/tiny-Q4_K_M-00001-of-00002.gguf"));
-  EXPECT_EQ(contents(pulled->path), content_);
+  EXPECT_EQ(read_test_file(pulled->path), content_);
   EXPECT_EQ(*settings().cache.find(*parse_model_reference("org/tiny:q4_k_m@refs/pr/1")), pulled->path);
   const auto missing = settings().cache.find(*parse_model_reference("org/tiny:Q8_0@refs/pr/1"));
   EXPECT_THAT(missing.error().message(), HasSubstr("`butter pull org/tiny:Q8_0@refs/pr/1`"));
@@ -197,7 +190,7 @@ TEST_F(HubPull, DroppedConnectionsGoOnWhereTheyBroke) {
   };
   const auto pulled = pull();
   ASSERT_TRUE(pulled) << pulled.error().message();
-  EXPECT_EQ(contents(pulled->path), content_);
+  EXPECT_EQ(read_test_file(pulled->path), content_);
 }
 
 TEST_F(HubPull, AServerThatOnlyDropsIsGivenUpAndTheRestIsTakenUpLater) {
@@ -213,7 +206,7 @@ TEST_F(HubPull, AServerThatOnlyDropsIsGivenUpAndTheRestIsTakenUpLater) {
   const size_t before = hub_.downloads().size();
   const auto pulled = pull();
   ASSERT_TRUE(pulled) << pulled.error().message();
-  EXPECT_EQ(contents(pulled->path), content_);
+  EXPECT_EQ(read_test_file(pulled->path), content_);
   size_t asked_from_a_middle = 0;
   const auto downloads = hub_.downloads();
   for (size_t i = before; i < downloads.size(); ++i) {
@@ -244,7 +237,7 @@ TEST_F(HubPull, AStoppedPullGoesOnWhereItWas) {
   EXPECT_TRUE(fs::exists(partial()));
   const auto pulled = pull();
   ASSERT_TRUE(pulled) << pulled.error().message();
-  EXPECT_EQ(contents(pulled->path), content_);
+  EXPECT_EQ(read_test_file(pulled->path), content_);
   EXPECT_THAT(hub_.downloads().back().range, HasSubstr("bytes="));
 }
 
@@ -260,7 +253,7 @@ TEST_F(HubPull, APartialFileThatIsDamagedIsFetchedAnew) {
   served = -1000;
   const auto pulled = pull();
   ASSERT_TRUE(pulled) << pulled.error().message();
-  EXPECT_EQ(contents(pulled->path), content_);
+  EXPECT_EQ(read_test_file(pulled->path), content_);
 }
 
 TEST_F(HubPull, AServerThatIgnoresRanges) {
@@ -278,7 +271,7 @@ TEST_F(HubPull, AServerThatIgnoresRanges) {
   };
   const auto pulled = pull();
   ASSERT_TRUE(pulled) << pulled.error().message();
-  EXPECT_EQ(contents(pulled->path), content_);
+  EXPECT_EQ(read_test_file(pulled->path), content_);
 }
 
 TEST_F(HubPull, LengthsThatAreLies) {
@@ -361,7 +354,7 @@ TEST_F(HubPull, TheTokenGoesToTheHubAndNotWhereItLeads) {
   with_token.server.token = "hf_secret";
   const auto pulled = pull_with(with_token);
   ASSERT_TRUE(pulled) << pulled.error().message();
-  EXPECT_EQ(contents(pulled->path), content_);
+  EXPECT_EQ(read_test_file(pulled->path), content_);
   for (const auto& asked : hub_.asked()) EXPECT_EQ(asked.authorization, "Bearer hf_secret");
   EXPECT_THAT(storage.downloads(), SizeIs(6));
   for (const auto& asked : storage.asked()) EXPECT_EQ(asked.authorization, "");
@@ -378,7 +371,7 @@ TEST_F(HubPull, RedirectsOnTheSameServer) {
     };
     const auto pulled = pull();
     ASSERT_TRUE(pulled) << pulled.error().message();
-    EXPECT_EQ(contents(pulled->path), content_);
+    EXPECT_EQ(read_test_file(pulled->path), content_);
     EXPECT_THAT(hub_.downloads().back().target, testing::EndsWith("?again=a%2Fb%20+%3D"));  // signed as it is
     fs::remove_all(cache_.file("hub"));
   }
@@ -479,7 +472,7 @@ TEST_F(HubPull, TwoAtOnceFetchOnce) {
   other.join();
   ASSERT_TRUE(first) << first.error().message();
   ASSERT_TRUE(second) << second.error().message();
-  EXPECT_EQ(contents(first->path), content_);
+  EXPECT_EQ(read_test_file(first->path), content_);
   EXPECT_EQ(first->path, second->path);
   EXPECT_NE(first->was_there, second->was_there);
   EXPECT_THAT(hub_.downloads(), SizeIs(6));

@@ -139,12 +139,12 @@ class ProgramBuilder {
     add_op(SealOp{kv_layer_}, "seal");
     add_op(AttendOp{q, mixed, kv_layer_, attention.heads, attention.scale}, "attend");
     ++kv_layer_;
+    SlotId out = mixed;
     if (attention.gate) {
-      const SlotId gated = slot("gated attention", q_width);
-      add_op(ActivateMulOp{qkv.parts[3].out, mixed, gated, Activation::kSigmoid}, "output gate");
-      return add_residual(attention.o, gated, layer.mixer_post_norm, "attention out");
+      out = slot("gated attention", q_width);
+      add_op(ActivateMulOp{qkv.parts[3].out, mixed, out, Activation::kSigmoid}, "output gate");
     }
-    return add_residual(attention.o, mixed, layer.mixer_post_norm, "attention out");
+    return add_residual(attention.o, out, layer.mixer_post_norm, "attention out");
   }
 
   Status add_ffn(const GatedFfnSpec& ffn, const LayerSpec& layer) {

@@ -9,17 +9,6 @@ namespace butter {
 namespace {
 
 using nlohmann::json;
-using Words = std::vector<std::string>;
-
-Words words_of(const PreTokenizer& pre_tokenizer, std::string_view text) {
-  WordReader reader(pre_tokenizer);
-  reader.start(text);
-  Words words;
-  std::string_view word;
-  while (reader.next(&word)) words.emplace_back(word);
-  EXPECT_TRUE(reader.status());
-  return words;
-}
 
 void expect_same_words(const PreTokenizer& pre_tokenizer, const json& one) {
   int differing = 0;

@@ -14,17 +14,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using Words = std::vector<std::string>;
-
-Words words_of(const PreTokenizer& pre_tokenizer, std::string_view text) {
-  WordReader reader(pre_tokenizer);
-  reader.start(text);
-  Words words;
-  std::string_view word;
-  while (reader.next(&word)) words.emplace_back(word);
-  EXPECT_TRUE(reader.status());
-  return words;
-}
 
 Words words_of(std::string_view name, std::string_view text) {
   return words_of(PreTokenizer::create(name).value(), text);

@@ -1,6 +1,7 @@
 #include "text/tokenizer_testing.h"
 
 #include <fmt/ranges.h>
+#include <gtest/gtest.h>
 #include <zstd.h>
 
 #include "core/check.h"
@@ -87,6 +88,16 @@ TokenizerSpec byte_spec() {
   for (int byte = 0; byte < 256; ++byte) spec.tokens.push_back(spelling_of_byte(static_cast<uint8_t>(byte)));
   spec.types.assign(256, TokenType::kNormal);
   return spec;
+}
+
+Words words_of(const PreTokenizer& pre_tokenizer, std::string_view text) {
+  WordReader reader(pre_tokenizer);
+  reader.start(text);
+  Words words;
+  std::string_view word;
+  while (reader.next(&word)) words.emplace_back(word);
+  EXPECT_TRUE(reader.status());
+  return words;
 }
 
 std::string shown_ids(const std::vector<TokenId>& ids) {

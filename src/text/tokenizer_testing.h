@@ -3,8 +3,10 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "text/pre_tokenizer.h"
 #include "text/tokenizer.h"
 
 namespace butter {
@@ -28,6 +30,10 @@ const BpeTokenizer& full_tokenizer();
 
 // A vocabulary of the 256 bytes and no merges, which a test adds to; views look into static storage.
 TokenizerSpec byte_spec();
+
+// What a pre-tokenizer cuts a text into.
+using Words = std::vector<std::string>;
+Words words_of(const PreTokenizer& pre_tokenizer, std::string_view text);
 
 // As a row of ids for messages.
 std::string shown_ids(const std::vector<TokenId>& ids);

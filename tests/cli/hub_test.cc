@@ -6,10 +6,10 @@
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "cli/run_butter.h"
 #include "support/fake_hub.h"
+#include "support/test_data.h"
 
 namespace butter {
 namespace {
@@ -18,19 +18,13 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
 
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 class Hub : public testing::Test {
  protected:
   Hub() {
     for (const auto& entry : fs::directory_iterator(tiny_model())) {
       const std::string name = entry.path().filename().string();
-      if (entry.is_regular_file()) hub_.files[name] = {contents(entry.path()), name == "model.safetensors"};
+      if (entry.is_regular_file())
+        hub_.files[name] = {read_test_file(entry.path().string()), name == "model.safetensors"};
     }
     // An endpoint's own proxy settings do not matter here; a token of the user's must not be sent.
     options_.environment = {{"HF_ENDPOINT", hub_.endpoint()},
@@ -122,9 +116,9 @@ TEST_F(Hub, CtrlCLeavesWhatTheNextPullTakesUp) {
   const ProgramResult pulled = run_butter({"pull", "org/tiny"}, options_);
   ASSERT_EQ(pulled.status, 0) << pulled.err;
   EXPECT_NE(hub_.downloads().back().range.rfind("bytes=0-", 0), 0u);
-  EXPECT_EQ(
-      contents(home_.file("hf/hub/models--org--tiny/snapshots/" + FakeHub::kCommit + "/model.safetensors")),
-      content);
+  EXPECT_EQ(read_test_file(
+                home_.file("hf/hub/models--org--tiny/snapshots/" + FakeHub::kCommit + "/model.safetensors")),
+            content);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ struct DecodeScratch {
   float* centre = nullptr;
   int64_t centre_stride = 0;
   const float** centre_rows = nullptr;  // of exact pairs: [kv_heads][max_exact_pairs(key_dim)]
-  uint16_t* centre_pairs = nullptr;     // the pairs themselves: [kv_heads][4 · max_exact_pairs(key_dim)]
+  uint16_t* centre_pairs = nullptr;     // the pairs themselves: [kv_heads][2 · max_exact_pairs(key_dim)]
   float* page_turn = nullptr;           // [2 · pairs]
   float* scores = nullptr;              // [group][64]
   float* merged = nullptr;              // a partial state

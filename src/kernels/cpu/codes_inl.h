@@ -513,48 +513,56 @@ BUTTER_INLINE void accumulate_columns(const PackedCodes<Scales::kCodeBits>& code
   }
 }
 
+// Columns [begin, end), whose groups are those of a span.
+template <class Scales, int kHeads>
+void accumulate_span(const Scales& scales, int dim, const Groups& groups, int begin, int end,
+                     const SpanWeights<WeightsOf<Scales>, kHeads>& weights, float* acc) {
+  constexpr int kBits = Scales::kCodeBits;
+  constexpr int kColumns = WeightsOf<Scales>::columns(kHeads);
+  const int first_group = begin * kStripChannels / groups.size;
+  int column = begin;
+  const auto step = [&]<int kWidth, int kShare, bool kPhased>() __attribute__((always_inline)) {
+    for (; column + kWidth <= end; column += kWidth) {
+      if (kPhased && kBits == 4 && strips_of_span(dim, column) % 2 != 0) return;
+      const int group = column * kStripChannels / groups.size - first_group;
+      accumulate_columns<Scales, kHeads, kWidth, kShare, kPhased>(scales.codes, dim, column, weights, group,
+                                                                  acc);
+    }
+  };
+  const bool pairs = groups.count() == 1 || groups.size % 32 == 0;
+  if constexpr (kColumns >= 4) {
+    if (groups.count() == 1 || groups.size % 64 == 0) step.template operator()<4, 4, true>();
+    if constexpr (Scales::kHasMiddle) {
+      if (pairs) step.template operator()<4, 2, true>();
+    }
+  }
+  // Of 6 bits two columns are half of what shares a byte.
+  if constexpr (kColumns >= 2 && kBits != 6) {
+    if (pairs) step.template operator()<2, 2, true>();
+  }
+  step.template operator()<1, 1, kBits == 8>();
+}
+
 template <class Scales, int kHeads>
 void accumulate_heads(const RowShape& shape, const float* weights, const Record& record, float* acc) {
   using Weights = WeightsOf<Scales>;
-  constexpr int kBits = Scales::kCodeBits;
-  constexpr int kColumns = Weights::columns(kHeads);
   const Groups groups = Scales::groups(shape);
   const Scales scales(shape, record);
   scales.fetch_ahead_of(shape);
   const int all_columns = shape.dim / kStripChannels;
-  const int span = kSpanGroups * groups.size / kStripChannels;
   SpanWeights<Weights, kHeads> of_span;
+  if (groups.count() == 1) {
+    weigh_single_group<Scales, kHeads>(scales, weights, of_span);
+    return accumulate_span<Scales, kHeads>(scales, shape.dim, groups, 0, all_columns, of_span, acc);
+  }
+  const HeadWeights<Weights, kHeads> of_heads(weights);
+  const int span = kSpanGroups * groups.size / kStripChannels;
   for (int begin = 0; begin < all_columns; begin += span) {
     const int end = smaller(all_columns, begin + span);
     const int first_group = begin * kStripChannels / groups.size;
     const int last_group = (end * kStripChannels - 1) / groups.size;
-    if (groups.count() == 1) {
-      weigh_single_group<Scales, kHeads>(scales, weights, of_span);
-    } else {
-      const HeadWeights<Weights, kHeads> of_heads(weights);
-      weigh_span<Scales, kHeads>(scales, of_heads, first_group, last_group - first_group + 1, of_span);
-    }
-    int column = begin;
-    const auto step = [&]<int kWidth, int kShare, bool kPhased>() __attribute__((always_inline)) {
-      for (; column + kWidth <= end; column += kWidth) {
-        if (kPhased && kBits == 4 && strips_of_span(shape.dim, column) % 2 != 0) return;
-        const int group = column * kStripChannels / groups.size - first_group;
-        accumulate_columns<Scales, kHeads, kWidth, kShare, kPhased>(scales.codes, shape.dim, column, of_span,
-                                                                    group, acc);
-      }
-    };
-    const bool pairs = groups.count() == 1 || groups.size % 32 == 0;
-    if constexpr (kColumns >= 4) {
-      if (groups.count() == 1 || groups.size % 64 == 0) step.template operator()<4, 4, true>();
-      if constexpr (Scales::kHasMiddle) {
-        if (pairs) step.template operator()<4, 2, true>();
-      }
-    }
-    // Of 6 bits two columns are half of what shares a byte.
-    if constexpr (kColumns >= 2 && kBits != 6) {
-      if (pairs) step.template operator()<2, 2, true>();
-    }
-    step.template operator()<1, 1, kBits == 8>();
+    weigh_span<Scales, kHeads>(scales, of_heads, first_group, last_group - first_group + 1, of_span);
+    accumulate_span<Scales, kHeads>(scales, shape.dim, groups, begin, end, of_span, acc);
   }
 }
 
