@@ -515,8 +515,8 @@ BUTTER_INLINE void accumulate_columns(const PackedCodes<Scales::kCodeBits>& code
 
 // Columns [begin, end), whose groups are those of a span.
 template <class Scales, int kHeads>
-void accumulate_span(const Scales& scales, int dim, const Groups& groups, int begin, int end,
-                     const SpanWeights<WeightsOf<Scales>, kHeads>& weights, float* acc) {
+BUTTER_INLINE void accumulate_span(const Scales& scales, int dim, const Groups& groups, int begin, int end,
+                                   const SpanWeights<WeightsOf<Scales>, kHeads>& weights, float* acc) {
   constexpr int kBits = Scales::kCodeBits;
   constexpr int kColumns = WeightsOf<Scales>::columns(kHeads);
   const int first_group = begin * kStripChannels / groups.size;
