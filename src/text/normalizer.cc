@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "text/characters.h"
 #include "text/utf8.h"
 
 namespace butter {
@@ -153,30 +154,10 @@ bool is_mark(char32_t c) {
   return was_one || (is_one && !is_among(kUnknownMarks, c));
 }
 
-bool is_white_space(char32_t c) {
-  constexpr CodePoints kSpaces[] = {{0x9, 0xD},       {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},
-                                    {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
-                                    {0x205F, 0x205F}, {0x3000, 0x3000}};
-  return is_among(kSpaces, c);
-}
-
-// The last character of a text; its bytes are no more than it has.
-std::string_view last_character(std::string_view text) {
-  size_t begin = text.size() - 1;
-  while (begin > 0 && text.size() - begin < 4 && (text[begin] & 0xC0) == 0x80) --begin;
-  return text.substr(begin);
-}
-
-bool is_space_character(std::string_view character) {
-  const Utf8Unit unit = first_utf8_unit(character);
-  return unit.state == Utf8State::kWellFormed && unit.bytes == character.size() &&
-         is_white_space(decode_utf8(character));
-}
-
 std::string_view stripped(std::string_view text, bool left, bool right) {
-  const auto first = [&] { return text.substr(0, first_utf8_unit(text).bytes); };
-  while (left && !text.empty() && is_space_character(first())) text.remove_prefix(first().size());
-  while (right && !text.empty() && is_space_character(last_character(text)))
+  while (left && !text.empty() && is_white_space(first_character(text)))
+    text.remove_prefix(first_character(text).size());
+  while (right && !text.empty() && is_white_space(last_character(text)))
     text.remove_suffix(last_character(text).size());
   return text;
 }

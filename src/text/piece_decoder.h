@@ -26,7 +26,7 @@ struct DecodeStep {
 enum class LeadingSpace {
   kKept,
   kOne,              // one space
-  kAllOfFirstToken,  // every space of the first token, if it is a normal one
+  kAllOfFirstToken,  // every space of the first token, unless it is spelled with one
 };
 
 std::string decode_piece(std::span<const DecodeStep> steps, std::string_view token);

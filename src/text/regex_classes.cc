@@ -97,6 +97,10 @@ constexpr std::string_view kPunctuationRemoved =
     R"(\x{11C70}-\x{11C71}\x{11EF7}-\x{11EF8}\x{11FFF}\x{12FF1}-\x{12FF2}\x{16E97}-\x{16E9A})"
     R"(\x{16FE2}\x{1E95E}-\x{1E95F})";
 
+std::string word_members() {
+  return R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D})" + std::string(kWordAdded);
+}
+
 }  // namespace
 
 std::optional<std::string> regex_class_members(std::string_view name) {
@@ -115,8 +119,12 @@ std::string known_regex_classes() {
   return names;
 }
 
+std::string word_character_pattern() {
+  return "[" + word_members() + "]";
+}
+
 std::string word_or_other_pattern() {
-  const std::string word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D})" + std::string(kWordAdded);
+  const std::string word = word_members();
   return "[" + word + "]+|[^" + word + std::string(kWhiteSpaceMembers) + "]+";
 }
 

@@ -16,6 +16,9 @@ std::optional<std::string> regex_class_members(std::string_view name);
 // "L, Lu, Ll", for messages.
 std::string known_regex_classes();
 
+// One character of a word.
+std::string word_character_pattern();
+
 // Whole patterns of the pre-tokenizers that tokenizer.json names without an expression.
 std::string word_or_other_pattern();  // Whitespace: a run of word characters, or one of others
 std::string punctuation_pattern();    // Punctuation: one character

@@ -42,12 +42,13 @@ class BpeTokenizer::Builder {
     BUTTER_TRY(check_counts());
     BUTTER_ASSIGN(made_.normalizer_, Normalizer::create(spec_.normalizer));
     BUTTER_TRY(set_pre_tokenizer());
+    BUTTER_TRY(read_added_rules());
     BUTTER_TRY(add_tokens());
     BUTTER_TRY(set_ids());
     BUTTER_TRY(set_flags());
     set_symbols();
     BUTTER_TRY(add_merges());
-    collect_special_tokens();
+    BUTTER_TRY(collect_special_tokens());
     if (ignores_merges_) index_normal_tokens();
     return std::move(made_);
   }
@@ -55,13 +56,16 @@ class BpeTokenizer::Builder {
  private:
   Status check_counts() const;
   Status set_pre_tokenizer();
+  Status read_added_rules();
   Status add_tokens();
   Status add_token(TokenId id);
   void append_piece(std::string_view text, TokenType type);
+  std::string_view text_to_match(TokenId id) const;
+  bool is_word_token(size_t id) const;
   void set_symbols();
   void set_byte_ids();
   Status add_merges();
-  void collect_special_tokens();
+  Status collect_special_tokens();
   void index_normal_tokens();
   Status set_ids();
   Status set_flags();
@@ -75,6 +79,8 @@ class BpeTokenizer::Builder {
   BpeTokenizer made_;
   bool ignores_merges_ = false;
   std::unordered_map<std::string_view, TokenId> ids_;  // by the file's spelling
+  std::unordered_map<int64_t, AddedTokenRule> added_rules_;
+  std::unordered_map<TokenId, std::string> normalized_texts_;  // of the tokens in normalized text
 };
 
 Status BpeTokenizer::Builder::check_counts() const {
@@ -121,6 +127,34 @@ Status BpeTokenizer::Builder::set_pre_tokenizer() {
   return {};
 }
 
+Status BpeTokenizer::Builder::read_added_rules() {
+  for (const AddedTokenRule& rule : spec_.added_rules) {
+    BUTTER_ASSIGN(const std::optional<TokenId> id, checked_id("added", rule.id));
+    added_rules_[rule.id] = rule;
+    if (!rule.in_normalized_text || made_.normalizer_.empty()) continue;
+    const std::string_view text = spec_.tokens[static_cast<size_t>(*id)];
+    BUTTER_ASSIGN(std::string normalized, made_.normalizer_.apply(text));
+    if (normalized.empty()) {
+      return fail(StatusCode::kUnsupported,
+                  "added token {} is looked for in normalized text, where nothing is left of it",
+                  shown_text(text));
+    }
+    normalized_texts_[*id] = std::move(normalized);
+  }
+  return {};
+}
+
+// A token's text as texts to encode have it.
+std::string_view BpeTokenizer::Builder::text_to_match(TokenId id) const {
+  const auto normalized = normalized_texts_.find(id);
+  return normalized == normalized_texts_.end() ? spec_.tokens[static_cast<size_t>(id)] : normalized->second;
+}
+
+bool BpeTokenizer::Builder::is_word_token(size_t id) const {
+  const auto rule = added_rules_.find(static_cast<int64_t>(id));
+  return rule == added_rules_.end() || rule->second.is_word_token;
+}
+
 Status BpeTokenizer::Builder::add_tokens() {
   made_.types_ = spec_.types;
   made_.types_.resize(spec_.tokens.size(), TokenType::kNormal);
@@ -156,7 +190,8 @@ Status BpeTokenizer::Builder::add_token(TokenId id) {
                   other->second, id, shown_text(text));
     }
   }
-  if (type != TokenType::kUnused) append_piece(text, type);
+  if (type != TokenType::kUnused) append_piece(text_to_match(id), type);
+  if (text.find(' ') != std::string_view::npos) made_.tokens_with_spaces_.push_back(id);
   if (made_.piece_bytes_.size() > kMaxTextBytes) {
     return fail(StatusCode::kCorrupt, "the tokens up to {} have more than {} bytes", id, kMaxTextBytes);
   }
@@ -185,6 +220,7 @@ void BpeTokenizer::Builder::set_symbols() {
     const std::string_view text = spec_.tokens[id];
     // A control token is not what a character in a text may become.
     if (text.empty() || made_.types_[id] == TokenType::kControl) continue;
+    if (!is_word_token(id)) continue;
     const Utf8Unit unit = first_utf8_unit(text);
     if (unit.state != Utf8State::kWellFormed || unit.bytes != text.size()) continue;
     symbols.character_ids.emplace(decode_utf8(text), static_cast<TokenId>(id));
@@ -239,21 +275,36 @@ Status BpeTokenizer::Builder::add_merges() {
   return {};
 }
 
-void BpeTokenizer::Builder::collect_special_tokens() {
-  std::vector<SpecialTokens::Token> special;
-  for (size_t id = 0; id < spec_.tokens.size(); ++id) {
-    const TokenType type = made_.types_[id];
+Status BpeTokenizer::Builder::collect_special_tokens() {
+  std::vector<SpecialTokens::Token> given, normalized;
+  std::unordered_map<std::string_view, TokenId> of_normalized;
+  for (size_t i = 0; i < spec_.tokens.size(); ++i) {
+    const TokenType type = made_.types_[i];
     if (type != TokenType::kControl && type != TokenType::kUserDefined && type != TokenType::kUnknown)
       continue;
-    special.push_back(
-        {std::string(spec_.tokens[id]), static_cast<TokenId>(id), type == TokenType::kUserDefined});
+    const auto id = static_cast<TokenId>(i);
+    made_.special_ids_.emplace(spec_.tokens[i], id);
+    const auto found = added_rules_.find(id);
+    const AddedTokenRule rule = found == added_rules_.end() ? AddedTokenRule() : found->second;
+    const std::string_view text = text_to_match(id);
+    if (rule.in_normalized_text && !of_normalized.emplace(text, id).second) {
+      return fail(StatusCode::kCorrupt, "added tokens {} and {} are both {} in normalized text",
+                  of_normalized[text], id, shown_text(text));
+    }
+    (rule.in_normalized_text ? normalized : given)
+        .push_back({std::string(text), id, type == TokenType::kUserDefined, rule.takes_space_before,
+                    rule.takes_space_behind, rule.whole_word});
   }
-  made_.special_ = SpecialTokens(std::move(special));
+  made_.special_ = SpecialTokens(std::move(given));
+  made_.normalized_special_ = SpecialTokens(std::move(normalized));
+  return {};
 }
 
 void BpeTokenizer::Builder::index_normal_tokens() {
   for (size_t id = 0; id < spec_.tokens.size(); ++id) {
-    if (made_.types_[id] != TokenType::kNormal) continue;
+    const TokenType type = made_.types_[id];
+    if (type != TokenType::kNormal && type != TokenType::kUserDefined) continue;
+    if (!is_word_token(id)) continue;
     std::string word;
     if (!spec_.byte_level) {
       word = spec_.tokens[id];
@@ -321,19 +372,78 @@ class BpeTokenizer::Encoder {
     ids_.reserve(text_bytes / 4 + 2);
   }
 
-  std::vector<TokenId> take_ids() { return std::move(ids_); }
-  void add_special(TokenId id) { ids_.push_back(id); }
+  Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options) {
+    const Rules rules = {!options.parse_special, options.content};
+    const auto add = [&](std::string_view part, const Rules& part_rules) {
+      return add_between(part, part_rules);
+    };
+    BUTTER_TRY(cut_at_tokens(tokenizer_.special_, text, rules, add));
+    return std::move(ids_);
+  }
 
-  // Text without tokens that are matched as they are spelled. It must outlive the Encoder.
-  Status add_text(std::string_view text, WordReader::Place place) {
-    if (!tokenizer_.normalizer_.empty() && !text.empty()) {
+ private:
+  using Rules = SpecialTokenFinder::Rules;
+  using Place = WordReader::Place;
+
+  // Calls `add` with each part of a text that lies between tokens, and adds the tokens.
+  template <typename Add>
+  Status cut_at_tokens(const SpecialTokens& tokens, std::string_view text, const Rules& rules,
+                       const Add& add) {
+    size_t at = 0;
+    const auto add_until = [&](size_t end) -> Status {
+      if (end <= at) return {};
+      return add(text.substr(at, end - at), Rules{rules.only_always, rules.content, rules.origin + at});
+    };
+    SpecialTokenFinder tokens_of_text(tokens, text, rules);
+    while (const auto match = tokens_of_text.next()) {
+      BUTTER_TRY(add_until(match->begin));
+      ids_.push_back(match->id);
+      at = match->end;
+    }
+    return add_until(text.size());
+  }
+
+  // What lies between tokens of the text as it was given. It must outlive the Encoder.
+  Status add_between(std::string_view text, const Rules& rules) {
+    const bool may_hold_content = !rules.only_always && !rules.content.empty();
+    if (tokenizer_.normalizer_.empty() || tokenizer_.normalized_special_.empty() || !may_hold_content)
+      return add_normalized(text, rules);
+    // Where content stands in normalized text nobody knows: each stretch of it is normalized by itself.
+    const size_t end = rules.origin + text.size();
+    size_t at = rules.origin;
+    const auto add_until = [&](size_t stretch_end, bool is_content) -> Status {
+      stretch_end = std::min(stretch_end, end);
+      if (stretch_end <= at) return {};
+      const std::string_view stretch = text.substr(at - rules.origin, stretch_end - at);
+      at = stretch_end;
+      return add_normalized(stretch, Rules{is_content, {}, stretch_end - stretch.size()});
+    };
+    const auto first =
+        std::ranges::partition_point(rules.content, [&](const TextSpan& span) { return span.end <= at; });
+    for (auto span = first; span != rules.content.end() && span->begin < end; ++span) {
+      BUTTER_TRY(add_until(span->begin, false));
+      BUTTER_TRY(add_until(span->end, true));
+    }
+    return add_until(end, false);
+  }
+
+  Status add_normalized(std::string_view text, const Rules& rules) {
+    if (!tokenizer_.normalizer_.empty()) {
       BUTTER_ASSIGN(std::string normalized, tokenizer_.normalizer_.apply(text));
       text = normalized_.emplace_back(std::move(normalized));
     }
+    const auto add = [&](std::string_view part, const Rules& part_rules) {
+      return add_text(part, part_rules.origin == 0 ? Place::kFirst : Place::kLater);
+    };
+    return cut_at_tokens(tokenizer_.normalized_special_, text, rules, add);
+  }
+
+  // Text without tokens that are matched as they are spelled.
+  Status add_text(std::string_view text, Place place) {
     while (!text.empty()) {
       const size_t good = well_formed_utf8_bytes(text);
       BUTTER_TRY(add_well_formed(text.substr(0, good), place));
-      place = WordReader::Place::kContinues;
+      place = Place::kContinues;
       text.remove_prefix(good);
       if (text.empty()) break;
       add_malformed(text.substr(0, first_utf8_unit(text).bytes));
@@ -342,7 +452,6 @@ class BpeTokenizer::Encoder {
     return {};
   }
 
- private:
   static constexpr size_t kLeastSlots = 64;
   static constexpr size_t kMostSlots = 1 << 15;
   struct Slot {
@@ -351,7 +460,7 @@ class BpeTokenizer::Encoder {
     uint32_t ids = 0;
   };
 
-  Status add_well_formed(std::string_view text, WordReader::Place place) {
+  Status add_well_formed(std::string_view text, Place place) {
     words_.start(text, place);
     std::string_view word;
     while (words_.next(&word)) add_word(word);
@@ -396,21 +505,7 @@ Result<std::vector<TokenId>> BpeTokenizer::encode(std::string_view text, const E
     return fail(StatusCode::kLimit, "the text has {} bytes; at most {} are tokenized at once", text.size(),
                 kMaxTextBytes);
   }
-  Encoder encoder(*this, text.size());
-  const SpecialTokens::Rules rules = {!options.parse_special, options.content.data(),
-                                      options.content.data() + options.content.size()};
-  const auto place_at = [](size_t begin) {
-    return begin == 0 ? WordReader::Place::kFirst : WordReader::Place::kLater;
-  };
-  size_t at = 0;
-  while (const auto match = special_.find(text, at, rules)) {
-    BUTTER_TRY(encoder.add_text(text.substr(at, match->begin - at), place_at(at)));
-    encoder.add_special(match->id);
-    at = match->end;
-  }
-  BUTTER_TRY(encoder.add_text(text.substr(at), place_at(at)));
-
-  std::vector<TokenId> ids = encoder.take_ids();
+  BUTTER_ASSIGN(std::vector<TokenId> ids, Encoder(*this, text.size()).encode(text, options));
   if (options.add_bos && add_bos_ && (ids.empty() || ids.front() != *bos_id_))
     ids.insert(ids.begin(), *bos_id_);
   if (options.add_eos && add_eos_ && (ids.empty() || ids.back() != *eos_id_)) ids.push_back(*eos_id_);
@@ -425,14 +520,15 @@ std::string BpeTokenizer::decode(std::span<const TokenId> ids, const DecodeOptio
     if (kind == TokenType::kUnused) continue;
     if (options.skip_special && (kind == TokenType::kControl || kind == TokenType::kUnknown)) continue;
     bytes += piece(id);
-    if (std::exchange(is_first, false)) take_leading_space(kind, &bytes);
+    if (std::exchange(is_first, false)) take_leading_space(id, &bytes);
   }
   return bytes;
 }
 
-void BpeTokenizer::take_leading_space(TokenType type_of_first, std::string* bytes) const {
+void BpeTokenizer::take_leading_space(TokenId first, std::string* bytes) const {
   if (leading_space_ == LeadingSpace::kOne && bytes->starts_with(' ')) bytes->erase(0, 1);
-  if (leading_space_ == LeadingSpace::kAllOfFirstToken && type_of_first == TokenType::kNormal)
+  if (leading_space_ == LeadingSpace::kAllOfFirstToken &&
+      !std::ranges::binary_search(tokens_with_spaces_, first))
     std::erase(*bytes, ' ');
 }
 
@@ -445,6 +541,12 @@ std::string_view BpeTokenizer::piece(TokenId id) const {
 
 TokenType BpeTokenizer::type(TokenId id) const {
   return id < 0 || id >= vocab_size() ? TokenType::kUnused : types_[static_cast<size_t>(id)];
+}
+
+std::optional<TokenId> BpeTokenizer::special_id(std::string_view text) const {
+  const auto found = special_ids_.find(text);
+  if (found == special_ids_.end()) return std::nullopt;
+  return found->second;
 }
 
 bool Tokenizer::is_end(TokenId id) const {

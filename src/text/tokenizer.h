@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +35,18 @@ namespace butter {
 
 // A number of tokenizer.ggml.token_type, if it is one.
 std::optional<TokenType> token_type_of(int64_t number);
+
+// How a token that is matched as it is spelled is looked for: tokenizer.json's flags of added tokens.
+struct AddedTokenRule {
+  int64_t id = -1;
+  bool takes_space_before = false;  // lstrip
+  bool takes_space_behind = false;  // rstrip
+  bool whole_word = false;          // single_word
+  // Not in the text as it was given: in what the normalizer makes of the text between the others, and in the
+  // form that the normalizer gives the token.
+  bool in_normalized_text = false;
+  bool is_word_token = true;  // words may become it too: it is of the model's own vocabulary
+};
 
 // What a file says about its tokenizer: plain data, not yet believed (BpeTokenizer::create checks it). Views
 // must live until create() returns, no longer.
@@ -59,6 +73,7 @@ struct TokenizerSpec {
   std::optional<int64_t> eos_id;
   std::optional<int64_t> unk_id;
   std::optional<int64_t> pad_id;
+  std::vector<AddedTokenRule> added_rules;  // of control and user-defined tokens; one not here has no flags
   std::vector<int64_t> end_ids;  // further ids that end a turn: eot, eom, those of generation_config.json
   bool add_bos = false;
   bool add_eos = false;
@@ -100,7 +115,7 @@ class BpeTokenizer final : public Tokenizer {
   // kUnused for an id that the vocabulary lacks.
   TokenType type(TokenId id) const override;
   // The id of a control or user-defined token, by its text: "<|im_end|>".
-  std::optional<TokenId> special_id(std::string_view text) const override { return special_.id_of(text); }
+  std::optional<TokenId> special_id(std::string_view text) const override;
 
   int64_t vocab_size() const override { return static_cast<int64_t>(types_.size()); }
   const std::string& pre_tokenizer() const override { return pre_tokenizer_.name(); }
@@ -121,18 +136,21 @@ class BpeTokenizer final : public Tokenizer {
   class Builder;
   class Encoder;
   BpeTokenizer() = default;
-  void take_leading_space(TokenType type_of_first, std::string* bytes) const;
+  void take_leading_space(TokenId first, std::string* bytes) const;
 
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   MergeTable merges_;
-  SpecialTokens special_;
+  SpecialTokens special_;             // looked for in the text as it was given
+  SpecialTokens normalized_special_;  // looked for in normalized text
+  std::map<std::string, TokenId, std::less<>> special_ids_;
   SymbolTable symbols_;
   std::string piece_bytes_;           // all pieces, one after the other
   std::vector<uint32_t> piece_ends_;  // by id
   std::vector<TokenType> types_;      // by id
   // By the words that they are; filled only where merges are ignored for words.
   std::unordered_map<std::string, TokenId, TextHash, std::equal_to<>> whole_words_;
+  std::vector<TokenId> tokens_with_spaces_;  // sorted: those that are spelled with one
   LeadingSpace leading_space_ = LeadingSpace::kKept;
   std::vector<TokenId> end_ids_;
   std::optional<TokenId> bos_id_;

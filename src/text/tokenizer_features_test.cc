@@ -31,10 +31,15 @@ std::string streamed(const Tokenizer& tokenizer, const Ids& ids) {
 // How many strings differ; the first few are told.
 int count_differences(const Tokenizer& tokenizer, const json& one) {
   int differing = 0;
-  const json& texts = features()["texts"];
+  const json& texts = one.contains("own_texts") ? one["own_texts"] : features()["texts"];
   for (size_t i = 0; i < texts.size(); ++i) {
+    const auto& text = texts[i].get_ref<const std::string&>();
     const auto wanted = one["ids"][i].get<Ids>();
-    const Ids got = tokenizer.encode(texts[i].get_ref<const std::string&>(), {.parse_special = true}).value();
+    const Ids got = tokenizer.encode(text, {.parse_special = true}).value();
+    if (one.contains("plain")) {
+      EXPECT_EQ(shown_ids(tokenizer.encode(text).value()), shown_ids(one["plain"][i].get<Ids>()))
+          << one["name"] << " of " << texts[i] << " with special tokens as text";
+    }
     const std::string back = tokenizer.decode(wanted);
     const bool same_text = one["decoded"][i].is_null() || back == one["decoded"][i].get<std::string>();
     if (is_text(back)) {

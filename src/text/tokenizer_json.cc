@@ -192,20 +192,14 @@ Status SpecReader::read_added_token(const json& token) {
     return fail(StatusCode::kCorrupt, "tokenizer.json: an added token's content is {}; a text is expected",
                 json_shown(content));
   }
-  for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
-    if (!json_flag(json_member(token, flag))) continue;
-    return fail(StatusCode::kUnsupported, "tokenizer.json: added token {} has {}, which is not supported",
-                shown_text(text), flag);
-  }
-  if (!spec_.normalizer.empty() && json_flag(json_member(token, "normalized"))) {
-    return fail(StatusCode::kUnsupported,
-                "tokenizer.json: added token {} is looked for in normalized text, which is not supported",
-                shown_text(text));
-  }
   const std::optional<int64_t> id = id_of(json_member(token, "id"));
   BUTTER_TRY(place_token(text, id));
   spec_.types[static_cast<size_t>(*id)] =
       json_flag(json_member(token, "special")) ? TokenType::kControl : TokenType::kUserDefined;
+  const auto flag = [&](const char* name) { return json_flag(json_member(token, name)); };
+  const json& vocabulary = json_member(json_member(tokenizer_, "model"), "vocab");
+  spec_.added_rules.push_back({*id, flag("lstrip"), flag("rstrip"), flag("single_word"), flag("normalized"),
+                               vocabulary.contains(text)});
   return {};
 }
 

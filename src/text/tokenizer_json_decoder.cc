@@ -1,4 +1,5 @@
 // The decoder of a tokenizer.json, as steps on one token and what happens at the beginning of an answer.
+#include "text/characters.h"
 #include "text/tokenizer_internal.h"
 #include "text/tokenizer_json_internal.h"
 

@@ -23,8 +23,6 @@ std::string_view json_text(const nlohmann::json& value);
 bool json_flag(const nlohmann::json& value, bool if_missing = false);
 // A value as a message shows it.
 std::string json_shown(const nlohmann::json& value);
-// A text that stands for one character, and nothing else.
-bool is_one_character(std::string_view text);
 
 // What a file's pre_tokenizer says.
 struct PreTokenizerSteps {

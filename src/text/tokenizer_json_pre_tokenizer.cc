@@ -1,9 +1,9 @@
 // The pre_tokenizer of a tokenizer.json, as stages.
 #include <array>
 
+#include "text/characters.h"
 #include "text/tokenizer_internal.h"
 #include "text/tokenizer_json_internal.h"
-#include "text/utf8.h"
 
 namespace butter {
 namespace {
@@ -139,12 +139,6 @@ class StepReader {
 };
 
 }  // namespace
-
-bool is_one_character(std::string_view text) {
-  if (text.empty()) return false;
-  const Utf8Unit unit = first_utf8_unit(text);
-  return unit.state == Utf8State::kWellFormed && unit.bytes == text.size();
-}
 
 Result<PreTokenizerSteps> read_pre_tokenizer_steps(const json& pre_tokenizer) {
   StepReader reader;

@@ -80,6 +80,27 @@ TEST(TokenizerJson, AnEosInTheTemplateIsAdded) {
   EXPECT_EQ(made->encode("<tool>").value(), (Ids{0, 600, 1}));
 }
 
+// What people wrote makes no control token, not even one that is looked for in normalized text, where nobody
+// knows what came from whom.
+TEST(TokenizerJson, ContentStaysTextInNormalizedText) {
+  json changed = json::parse(small_tokenizer_json());
+  changed["normalizer"] = {{"type", "Lowercase"}};
+  changed["post_processor"] = nullptr;
+  changed["added_tokens"][1]["normalized"] = true;
+  const auto made = BpeTokenizer::from_tokenizer_json(changed.dump());
+  ASSERT_TRUE(made) << made.error().message();
+  const std::string text = "A</S>B</S>C";
+  const Ids all = made->encode(text, {.parse_special = true}).value();
+  EXPECT_EQ(std::ranges::count(all, 1), 2);
+  const std::vector<TextSpan> content = {{0, 3}, {6, 11}};
+  EXPECT_EQ(made->encode(text, {.parse_special = true, .content = content}).value(),
+            made->encode(text, {.parse_special = false}).value());
+  const std::vector<TextSpan> first = {{0, 5}};
+  const Ids some = made->encode(text, {.parse_special = true, .content = first}).value();
+  EXPECT_EQ(std::ranges::count(some, 1), 1);
+  EXPECT_EQ(made->decode(some), "a</s>b</s>c");
+}
+
 TEST(BadTokenizerJson, WhatIsNotKnownIsNamed) {
   EXPECT_THAT(error_after([](json& j) { j["model"]["type"] = "Unigram"; }), HasSubstr("\"Unigram\""));
   EXPECT_THAT(error_after([](json& j) {
@@ -87,10 +108,15 @@ TEST(BadTokenizerJson, WhatIsNotKnownIsNamed) {
               }),
               HasSubstr("normalizer \"BertNormalizer\""));
   EXPECT_THAT(error_after([](json& j) {
-                j["normalizer"] = {{"type", "NFKC"}};
+                j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", "[</>]|s"}}}, {"content", ""}};
                 j["added_tokens"][1]["normalized"] = true;
               }),
-              HasSubstr("\"</s>\" is looked for in normalized text"));
+              HasSubstr("\"</s>\" is looked for in normalized text, where nothing is left of it"));
+  EXPECT_THAT(error_after([](json& j) {
+                j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "/"}}}, {"content", ""}};
+                j["added_tokens"][0]["normalized"] = j["added_tokens"][1]["normalized"] = true;
+              }),
+              HasSubstr("added tokens 0 and 1 are both \"<s>\" in normalized text"));
   EXPECT_THAT(error_after([](json& j) {
                 j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}};
               }),
@@ -117,8 +143,6 @@ TEST(BadTokenizerJson, WhatIsNotKnownIsNamed) {
   EXPECT_THAT(error_after([](json& j) { j["model"]["dropout"] = 0.1; }), HasSubstr("dropout"));
   EXPECT_THAT(error_after([](json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }), HasSubstr("</w>"));
   EXPECT_THAT(error_after([](json& j) { j["model"]["unk_token"] = "<none>"; }), HasSubstr("<none>"));
-  EXPECT_THAT(error_after([](json& j) { j["added_tokens"][1]["lstrip"] = true; }),
-              HasSubstr("\"</s>\" has lstrip"));
 }
 
 std::string error_of_step(const json& step) {

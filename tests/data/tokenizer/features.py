@@ -10,12 +10,15 @@ features.json.zst  {tokenizers: its version,
                     normalizers: [{name, json, texts: by text, hashes}],  `hashes`: FNV-1a of each 4096 code points, each
                                      normalized by itself and followed by a line end
                     models: [{name, json, ids: by text, decoded: by text}]}  a whole file, trained here on a few
-                                     lines; `decoded` is null where ids do not come back as the text that was cut
+                                     lines; `decoded` is null where ids do not come back as the text that was cut;
+                                     with `own_texts` in place of the texts, and `plain`: ids with special tokens
+                                     as text
 
 The strings are a third of generate.py's. Everything is seeded: the same packages give the same file.
 """
 
 import json
+import random
 
 import tokenizers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers as pre, trainers
@@ -173,15 +176,70 @@ def model_parts():
     return found
 
 
+TOKENS = ["<a>", "<b>", "<ab>", "<a><b>", "x<", "ok", "okay", "OK", "<É>", "<e\u0301>", "\u2581", "tok en", "1", "=", " - ",
+          "字", "Ǆ", "<\u200d>", "\n<c>", "<c>\n"]
+BESIDE = [" ", "  ", "\n", "\t\u3000", "\u0085", "\u200b", "", "a", "Z", "_", "é", "e\u0301", "9", "字", ".", "<", ">", "\u2581",
+          "\u203f", "\u0301", "word", " the ", "\u00a0", "ǅ", "İ", "ΑΣ"]
+
+
+def added_token_parts():
+    """Tokens with every flag, beside every kind of character, before and behind each kind of normalizer."""
+    rng = random.Random(7)
+    bytes_ = lambda normalizer: trained(pre.ByteLevel(False, use_regex=True), decoders.ByteLevel(), normalizer=normalizer)
+    marks = lambda normalizer, scheme: trained(metaspace(scheme), decoders.Metaspace(MARK, scheme, True),
+                                               unk_token="<unk>", normalizer=normalizer)
+    bases = {
+        "bytes": bytes_(None), "bytes, NFC": bytes_(normalizers.NFC()),
+        "bytes, lower case": bytes_(normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase()])),
+        "bytes, no accents": bytes_(normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents()])),
+        "bytes, strip": bytes_(normalizers.Strip()), "marks": marks(None, "first"),
+        "marks, lower case": marks(normalizers.Lowercase(), "always"),
+        "marks, prepend": trained(None, decoders.Sequence([decoders.Replace(MARK, " "), decoders.Fuse()]),
+                                  normalizer=normalizers.Sequence([normalizers.Prepend(MARK),
+                                                                   normalizers.Replace(" ", MARK)])),
+    }
+    found = {}
+    for name, base in bases.items():
+        for turn in range(3):
+            said = json.loads(json.dumps(base))
+            free = max(said["model"]["vocab"].values()) + 1
+            seen = set()
+            normalizer = Tokenizer.from_str(json.dumps(said)).normalizer
+            for content in rng.sample(TOKENS, 9):
+                form = normalizer.normalize_str(content) if normalizer else content
+                normalized = rng.random() < 0.5 and form != "" and form not in seen
+                if normalized:
+                    seen.add(form)  # two that are one in normalized text no file has
+                flag = lambda: rng.random() < 0.35
+                is_new = content not in said["model"]["vocab"]
+                said["added_tokens"].append({
+                    "id": said["model"]["vocab"].get(content, free), "content": content, "single_word": flag(),
+                    "lstrip": flag(), "rstrip": flag(), "normalized": normalized,
+                    # A character is no control token for Butter, even where the file makes one of it.
+                    "special": is_new and rng.random() < 0.5})
+                free += is_new
+            own = ["".join(rng.choice(TOKENS if rng.random() < 0.5 else BESIDE) for _ in range(rng.randint(1, 9)))
+                   for _ in range(150)]
+            found[f"added tokens: {name} {turn}"] = (said, own)
+    return found
+
+
 def model_golden(chosen):
     found = []
-    for name, said in model_parts().items():
+    for name, said in {**model_parts(), **added_token_parts()}.items():
+        said, own = said if isinstance(said, tuple) else (said, None)
+        texts_of_it = own or chosen
         tokenizer = Tokenizer.from_str(json.dumps(said))
-        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in chosen]
+        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts_of_it]
         decoded = [tokenizer.decode(one, skip_special_tokens=False) for one in ids]
         # Bytes that are no UTF-8 are U+FFFD there, however many; Butter gives the bytes.
         decoded = [None if "\ufffd" in text else text for text in decoded]
-        found.append({"name": name, "json": json.loads(tokenizer.to_str()), "ids": ids, "decoded": decoded})
+        case = {"name": name, "json": json.loads(tokenizer.to_str()), "ids": ids, "decoded": decoded}
+        if own:
+            tokenizer.encode_special_tokens = True
+            case["own_texts"] = own
+            case["plain"] = [tokenizer.encode(text, add_special_tokens=False).ids for text in own]
+        found.append(case)
     return found
 
 
