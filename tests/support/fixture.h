@@ -1,7 +1,9 @@
 // Fixture: one of the tiny recorded models of tests/data/fixtures, with what it must answer.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <span>
 #include <string>
@@ -47,6 +49,15 @@ struct Fixture {
   }
   std::string family() const { return std::string(*config.get_string("model_type")); }
 };
+
+// Every folder of tests/data/fixtures, sorted: a test of all models takes a new one by its being there.
+inline std::vector<std::string> fixture_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(test_data("fixtures")))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 inline std::vector<int32_t> int_tensor(const TensorView& view) {
   std::vector<int32_t> values(static_cast<size_t>(view.shape.elements()));
