@@ -112,22 +112,25 @@ void Arguments::flag(const std::string& names, bool& value, const std::string& h
   app_.add_flag(names, value, help);
 }
 
-void Arguments::text(const std::string& names, std::string& value, const std::string& help) {
-  add_last(app_, names, help, "TEXT", [&value](const std::string& text) { value = text; });
+void Arguments::text(const std::string& names, std::string& value, const std::string& help,
+                     const std::string& kind) {
+  add_last(app_, names, help, kind, [&value](const std::string& text) { value = text; });
 }
 
-void Arguments::text(const std::string& names, std::optional<std::string>& value, const std::string& help) {
-  add_last(app_, names, help, "TEXT", [&value](const std::string& text) { value = text; });
+void Arguments::text(const std::string& names, std::optional<std::string>& value, const std::string& help,
+                     const std::string& kind) {
+  add_last(app_, names, help, kind, [&value](const std::string& text) { value = text; });
 }
 
-void Arguments::texts(const std::string& names, std::vector<std::string>& values, const std::string& help) {
+void Arguments::texts(const std::string& names, std::vector<std::string>& values, const std::string& help,
+                      const std::string& kind) {
   CLI::callback_t callback = [&values](const CLI::results_t& results) {
     values = results;
     return true;
   };
   app_.add_option(names, callback, help)
       ->expected(1)
-      ->type_name("TEXT")
+      ->type_name(kind)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 

@@ -28,11 +28,14 @@ class Arguments {
   explicit Arguments(CLI::App& app) : app_(app) {}
 
   // `names` as CLI11 reads them: "-m,--model". Every option that takes a value may be repeated; the last
-  // holds, except in a list.
+  // holds, except in a list. `kind` is what --help calls a value.
   void flag(const std::string& names, bool& value, const std::string& help);
-  void text(const std::string& names, std::string& value, const std::string& help);
-  void text(const std::string& names, std::optional<std::string>& value, const std::string& help);
-  void texts(const std::string& names, std::vector<std::string>& values, const std::string& help);
+  void text(const std::string& names, std::string& value, const std::string& help,
+            const std::string& kind = "TEXT");
+  void text(const std::string& names, std::optional<std::string>& value, const std::string& help,
+            const std::string& kind = "TEXT");
+  void texts(const std::string& names, std::vector<std::string>& values, const std::string& help,
+             const std::string& kind = "TEXT");
   void integer(const std::string& names, int64_t& value, Range range, const std::string& help);
   // Given without a value it is `bare`; not given it stays empty.
   void optional_integer(const std::string& names, std::optional<int64_t>& value, int64_t bare, Range range,

@@ -7,9 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "butter/session.h"
+#include "cli/chat_arguments.h"
 #include "cli/command.h"
 #include "cli/failure.h"
 #include "cli/interrupt.h"
+#include "cli/json_output.h"
+#include "cli/logprobs.h"
 #include "cli/options.h"
 #include "cli/statistics.h"
 #include "cli/terminal.h"
@@ -33,12 +36,13 @@ class ChatCommand : public Command {
   void declare(Arguments& arguments) override {
     common_.declare(arguments);
     sampling_.declare(arguments);
-    arguments.text("--system", system_, "the system message");
+    chat_.declare(arguments);
   }
 
   int run() override {
     sampling_.check();
     const SequenceOptions sequence = common_.sequence_options();
+    chat_options_ = chat_.read();
     check_context(common_);
     engine_ = load_engine(common_, common_.engine_options());
     session_.emplace(must(Session::create(*engine_, sequence)));
@@ -46,6 +50,7 @@ class ChatCommand : public Command {
       refuse("{} has no chat template; `butter generate --raw` continues plain text", engine_->info().name);
     }
     restart();
+    if (chat_.first_given() != nullptr) try_template();
     if (stdin_is_terminal())
       note(fmt::format("{}: type a message, /help for commands", engine_->info().name));
     std::string line;
@@ -78,8 +83,16 @@ class ChatCommand : public Command {
 
   void restart() {
     messages_.clear();
-    if (system_) messages_.push_back({"system", *system_});
+    if (chat_.system) messages_.push_back({"system", *chat_.system});
     session_->reset();
+  }
+
+  // What the template does not take is refused before anything is typed.
+  void try_template() const {
+    note_unused_arguments(*session_, chat_options_);
+    std::vector<Message> messages = messages_;
+    messages.push_back({"user", "?"});
+    must(session_->chat_tokens(messages, chat_options_));
   }
 
   void run_command(const std::string& line) {
@@ -109,6 +122,7 @@ class ChatCommand : public Command {
     messages_.push_back({"user", text});
     ProgressBar bar("reading", ProgressBar::Unit::kTokens);
     GenerateOptions options = sampling_.generate_options(common_.seed);
+    options.chat = chat_options_;
     options.on_prefill = [&bar](int64_t done, int64_t total) { bar.update(done, total); };
     const auto result = session_->chat(messages_, options, [&](std::string_view piece) {
       bar.erase();
@@ -123,14 +137,16 @@ class ChatCommand : public Command {
     last_ = *result;
     messages_.push_back({"assistant", result->text});
     if (common_.json) {
-      const nlohmann::ordered_json json = {{"text", result->text},
-                                           {"finish_reason", result->finish_reason},
-                                           {"prompt_tokens", result->prompt_tokens},
-                                           {"reused_tokens", result->reused_tokens},
-                                           {"generated_tokens", result->token_ids.size()}};
-      write_out(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+      nlohmann::ordered_json json = {{"text", result->text},
+                                     {"finish_reason", result->finish_reason},
+                                     {"prompt_tokens", result->prompt_tokens},
+                                     {"reused_tokens", result->reused_tokens},
+                                     {"generated_tokens", result->token_ids.size()}};
+      if (sampling_.logprobs) json["logprobs"] = logprobs_json(*result, engine_->tokenizer());
+      print_json(json);
     } else {
       write_out("\n");
+      write_out(logprobs_lines(*result, engine_->tokenizer()));
     }
     if (result->finish_reason == "length" && sampling_.max_tokens < 0) {
       note("the context is full; /reset begins anew");
@@ -139,10 +155,7 @@ class ChatCommand : public Command {
 
   void save(const std::string& path) const {
     if (path.empty()) refuse("/save needs a file name");
-    nlohmann::ordered_json json = nlohmann::ordered_json::array();
-    for (const Message& message : messages_)
-      json.push_back({{"role", message.role}, {"content", message.content}});
-    write_text_file(path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    write_text_file(path, write_messages(messages_));
     if (session_->tokens().empty()) {
       note(fmt::format("saved {} messages to {}", messages_.size(), path));
       return;
@@ -171,15 +184,7 @@ class ChatCommand : public Command {
 
   void load(const std::string& path) {
     if (path.empty()) refuse("/load needs a file name");
-    const auto json = nlohmann::json::parse(read_text_file(path), nullptr, false);
-    if (!json.is_array()) refuse("{} is no saved conversation; a JSON array of messages is expected", path);
-    std::vector<Message> messages;
-    for (const auto& entry : json) {
-      const bool reads = entry.is_object() && entry.contains("role") && entry["role"].is_string() &&
-                         entry.contains("content") && entry["content"].is_string();
-      if (!reads) refuse("{}: message {} has no text as role and content", path, messages.size());
-      messages.push_back({entry["role"].get<std::string>(), entry["content"].get<std::string>()});
-    }
+    std::vector<Message> messages = read_messages_file(path);
     session_->reset();
     messages_ = std::move(messages);
     load_cache(cache_path(path));
@@ -187,7 +192,8 @@ class ChatCommand : public Command {
 
   CommonOptions common_;
   SamplingArguments sampling_;
-  std::optional<std::string> system_;
+  ChatArguments chat_;
+  ChatOptions chat_options_;
   std::unique_ptr<Engine> engine_;
   std::optional<Session> session_;
   std::vector<Message> messages_;

@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "butter/session.h"
+#include "cli/chat_arguments.h"
 #include "cli/command.h"
 #include "cli/failure.h"
 #include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/logits_file.h"
+#include "cli/logprobs.h"
 #include "cli/options.h"
 #include "cli/prompt.h"
 #include "cli/statistics.h"
@@ -30,17 +32,20 @@ class GenerateCommand : public Command {
     prompt_.declare(arguments);
     sampling_.declare(arguments);
     arguments.flag("--raw", raw_, "continue the text as it is, without the chat template");
-    arguments.text("--system", system_, "the system message of the chat template");
+    arguments.text("--messages", messages_path_, "a JSON array of messages to answer, in place of a text",
+                   "FILE");
+    chat_.declare(arguments);
     arguments.text("--dump-logits", dump_path_,
-                   "write the logits of every position fed to a safetensors file");
+                   "write the logits of every position fed to a safetensors file", "FILE");
     arguments.flag("--stats", stats_, "say on stderr how fast it was and what the cache took");
   }
 
   int run() override {
-    prompt_.check_one_source();
+    check_one_source();
     sampling_.check();
     const SequenceOptions sequence = common_.sequence_options();
-    const std::string text = prompt_.has_ids() ? "" : prompt_.read_text();
+    const std::string text = prompt_.has_ids() || messages_path_ ? "" : prompt_.read_text();
+    read_chat(text);
     check_context(common_);
     EngineOptions engine_options = common_.engine_options();
     if (dump_path_) engine_options.logit_rows = kDumpedRows;
@@ -53,14 +58,36 @@ class GenerateCommand : public Command {
     if (dump && result.finish_reason != "cancelled") {
       write_logits(*engine, sequence, session.tokens(), result.prompt_tokens, *dump);
     }
-    report(result);
+    report(result, engine->tokenizer());
     if (output_failed()) return kExitOk;  // the reader went away; check_output() tells other reasons
     return interrupted() ? interrupt_exit_status() : kExitOk;
   }
 
  private:
+  void check_one_source() const {
+    if (!messages_path_) return prompt_.check_one_source();
+    if (prompt_.given())
+      refuse_usage("--messages and one of --prompt, --file and --token-ids are given; one is expected");
+  }
+
+  // The messages of the conversation, and what else its template is given.
+  void read_chat(const std::string& text) {
+    chat_options_ = chat_.read();
+    if (messages_path_) {
+      messages_ = read_messages_file(*messages_path_);
+      if (messages_.empty()) refuse("{} has no messages; at least one is expected", *messages_path_);
+    } else {
+      messages_ = {{"user", text}};
+    }
+    if (!chat_.system) return;
+    if (messages_[0].role == "system")
+      refuse("--system is given, and {} begins with a system message; one is expected", *messages_path_);
+    messages_.insert(messages_.begin(), {"system", *chat_.system});
+  }
+
   GenerateResult generate(Engine& engine, Session& session, const std::string& text) {
     GenerateOptions options = sampling_.generate_options(common_.seed);
+    options.chat = chat_options_;
     ProgressBar bar("reading", ProgressBar::Unit::kTokens);
     options.on_prefill = [&bar](int64_t done, int64_t total) { bar.update(done, total); };
     bool ends_line = true;
@@ -79,17 +106,18 @@ class GenerateCommand : public Command {
   Result<GenerateResult> complete(Engine& engine, Session& session, const std::string& text,
                                   const GenerateOptions& options, const TextFn& on_text) {
     const bool chats = !raw_ && !prompt_.has_ids() && session.has_chat_template();
-    if (system_ && !chats) {
-      refuse("--system is given, and no chat template is used{}",
-             raw_ || prompt_.has_ids() ? "" : ": the model has none");
+    const char* for_chats = messages_path_ ? "--messages" : chat_.first_given();
+    if (for_chats != nullptr && !chats) {
+      const std::string why = raw_                ? "--raw is given too"
+                              : prompt_.has_ids() ? "--token-ids is given too"
+                                                  : engine.info().name + " has none";
+      refuse("{} is given, and no chat template is used: {}", for_chats, why);
     }
     if (prompt_.has_ids()) return session.complete(prompt_.read_ids(engine.info()), options, on_text);
     require_tokenizer(engine);
     if (!chats) return session.complete(text, options, on_text);
-    std::vector<Message> messages;
-    if (system_) messages.push_back({"system", *system_});
-    messages.push_back({"user", text});
-    return session.chat(messages, options, on_text);
+    note_unused_arguments(session, chat_options_);
+    return session.chat(messages_, options, on_text);
   }
 
   // Feeds the same tokens again in the same steps, which give the same logits.
@@ -107,21 +135,24 @@ class GenerateCommand : public Command {
     dump.finish();
   }
 
-  void report(const GenerateResult& result) const {
+  void report(const GenerateResult& result, const Tokenizer* tokenizer) const {
     if (common_.json) {
-      print_json({{"text", result.text},
-                  {"token_ids", result.token_ids},
-                  {"finish_reason", result.finish_reason},
-                  {"prompt_tokens", result.prompt_tokens},
-                  {"generated_tokens", result.token_ids.size()},
-                  {"prefill_tps", result.prefill_tps()},
-                  {"decode_tps", result.decode_tps()},
-                  {"ttft_ms", result.time_to_first_token * 1000},
-                  {"kv_bytes", result.kv_bytes},
-                  {"kv_raw_bytes", result.kv_raw_bytes}});
+      nlohmann::ordered_json json = {{"text", result.text},
+                                     {"token_ids", result.token_ids},
+                                     {"finish_reason", result.finish_reason},
+                                     {"prompt_tokens", result.prompt_tokens},
+                                     {"generated_tokens", result.token_ids.size()},
+                                     {"prefill_tps", result.prefill_tps()},
+                                     {"decode_tps", result.decode_tps()},
+                                     {"ttft_ms", result.time_to_first_token * 1000},
+                                     {"kv_bytes", result.kv_bytes},
+                                     {"kv_raw_bytes", result.kv_raw_bytes}};
+      if (sampling_.logprobs) json["logprobs"] = logprobs_json(result, tokenizer);
+      print_json(json);
     } else if (prompt_.has_ids() && result.text.empty()) {
       write_out(fmt::format("{}\n", fmt::join(result.token_ids, ",")));
     }
+    if (!common_.json) write_out(logprobs_lines(result, tokenizer));
     if (stats_) note(statistics_of(result));
     spdlog::info("ended by {}", result.finish_reason);
   }
@@ -129,9 +160,12 @@ class GenerateCommand : public Command {
   CommonOptions common_;
   PromptArguments prompt_;
   SamplingArguments sampling_;
+  ChatArguments chat_;
+  ChatOptions chat_options_;
+  std::vector<Message> messages_;
   bool raw_ = false;
   bool stats_ = false;
-  std::optional<std::string> system_;
+  std::optional<std::string> messages_path_;
   std::optional<std::string> dump_path_;
 };
 

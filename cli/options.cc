@@ -79,10 +79,12 @@ void check_span(const std::vector<std::string>& schemes, int64_t span) {
 }  // namespace
 
 void CommonOptions::declare(Arguments& arguments) {
-  arguments.text("-m,--model", model, "a model file, a folder, or a name that `butter pull` fetched");
+  arguments.text("-m,--model", model, "a model file, a folder, or a name that `butter pull` fetched",
+                 "MODEL");
   arguments.integer("-t,--threads", threads, {1, 1024},
                     "threads (default: the CPUs that the process may use)");
-  arguments.text("--device", device, "cpu, or reference: float32 and scalar, the specification");
+  arguments.text("--device", device, "cpu, or reference: float32 and scalar, the specification",
+                 "cpu|reference");
   arguments.text("--kv-cache", kv_cache,
                  "how the cache is stored: raw, aura, affine8, ..., or k=...,v=... (default: raw)");
   arguments.text("--cache-type-k", key_format, "keys' part of --kv-cache; -ctk is the same");
@@ -155,6 +157,23 @@ EngineOptions CommonOptions::engine_options() const {
   return engine;
 }
 
+namespace {
+
+// "ID=BIAS"
+LogitBias read_logit_bias(const std::string& text) {
+  const size_t equals = text.find('=');
+  const char* const end = text.data() + text.size();
+  const char* const id_end = text.data() + std::min(equals, text.size());
+  LogitBias bias;
+  const auto id = std::from_chars(text.data(), id_end, bias.id);
+  const bool has_id = equals != std::string::npos && id.ec == std::errc() && id.ptr == id_end;
+  const auto value = has_id ? std::from_chars(id_end + 1, end, bias.bias) : id;
+  if (has_id && value.ec == std::errc() && value.ptr == end) return bias;
+  refuse_usage("--logit-bias is \"{}\"; ID=BIAS, a token id and a number or -inf, is expected", text);
+}
+
+}  // namespace
+
 void SamplingArguments::declare(Arguments& arguments) {
   arguments.integer("-n,--max-tokens,--n-predict", max_tokens, {-1, INT64_MAX},
                     "tokens to generate at most (default: until the answer ends or the context is full)");
@@ -165,11 +184,23 @@ void SamplingArguments::declare(Arguments& arguments) {
   arguments.number("--min-p", sampling.min_p, "drop what is less likely than p times the best (default: 0)");
   arguments.number("--repetition-penalty,--repeat-penalty", sampling.repetition_penalty,
                    "divides the odds of tokens that came before (default: 1)");
+  arguments.number("--presence-penalty", sampling.presence_penalty,
+                   "taken off the logit of each token that was generated: -2 to 2 (default: 0)");
+  arguments.number("--frequency-penalty", sampling.frequency_penalty,
+                   "the same for each time that it was generated: -2 to 2 (default: 0)");
+  arguments.texts("--logit-bias", logit_biases,
+                  "added to the logit of a token: -100 to 100, or -inf to ban it; may be repeated",
+                  "ID=BIAS");
+  arguments.optional_integer("--logprobs", logprobs, 0, {0, 1000},
+                             "show the log-probability of each token, and of the N likeliest in its place");
   arguments.texts("--stop", stop, "a text that ends the answer; may be repeated");
   arguments.flag("--ignore-eos", ignore_eos, "go on when the model ends its turn");
 }
 
-void SamplingArguments::check() const {
+void SamplingArguments::check() {
+  sampling.logit_bias.clear();
+  for (const std::string& text : logit_biases) sampling.logit_bias.push_back(read_logit_bias(text));
+  if (logprobs) sampling.logprobs = static_cast<int>(*logprobs);
   must(Sampler::check(sampling));
   for (const std::string& text : stop) {
     if (text.empty()) refuse("--stop is empty; a text is expected");

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "butter/engine.h"
 #include "butter/options.h"
@@ -47,11 +49,13 @@ struct SamplingArguments {
   int64_t top_k = 0;
   int64_t max_tokens = -1;
   std::vector<std::string> stop;
+  std::vector<std::string> logit_biases;
+  std::optional<int64_t> logprobs;
   bool ignore_eos = false;
 
   void declare(Arguments& arguments);
   // Refuses what cannot be, before a model is loaded.
-  void check() const;
+  void check();
   GenerateOptions generate_options(uint64_t seed) const;
 };
 

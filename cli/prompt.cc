@@ -7,7 +7,7 @@ namespace butter::cli {
 
 void PromptArguments::declare(Arguments& arguments) {
   arguments.text("-p,--prompt", text, "the text; - reads standard input");
-  arguments.text("-f,--file", file, "a file with the text");
+  arguments.text("-f,--file", file, "a file with the text", "FILE");
   arguments.integers("--token-ids", ids, {INT64_MIN, INT64_MAX}, "token ids in place of text");
 }
 

@@ -8,31 +8,12 @@
 #include "cli/failure.h"
 #include "cli/json_output.h"
 #include "cli/options.h"
+#include "cli/printable.h"
 #include "cli/prompt.h"
 #include "cli/terminal.h"
 
 namespace butter::cli {
 namespace {
-
-// Bytes as a line can show them.
-std::string printable(std::string_view piece) {
-  std::string text;
-  for (const char c : piece) {
-    if (c == '\n')
-      text += "\\n";
-    else if (c == '\t')
-      text += "\\t";
-    else if (c == '\r')
-      text += "\\r";
-    else if (c == '\\')
-      text += "\\\\";
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      text += fmt::format("\\x{:02x}", c);
-    else
-      text += c;
-  }
-  return text;
-}
 
 class TokenizeCommand : public Command {
  public:
@@ -42,7 +23,7 @@ class TokenizeCommand : public Command {
   void declare(Arguments& arguments) override {
     common_.declare(arguments);
     arguments.text("-p,--prompt", text_.text, "the text; - reads standard input");
-    arguments.text("-f,--file", text_.file, "a file with the text");
+    arguments.text("-f,--file", text_.file, "a file with the text", "FILE");
     arguments.integers("--decode", text_.ids, {INT64_MIN, INT64_MAX}, "token ids to turn into text");
     arguments.flag("--special", special_, "special tokens in the text are those tokens, not text");
     arguments.flag("--no-bos", no_bos_, "leave out the BOS that the file may ask for");

@@ -96,6 +96,9 @@ class Engine {
   const ModelInfo& info() const;
   // Null where the checkpoint has no tokenizer.
   const Tokenizer* tokenizer() const;
+  // Ids that have logits and stand for no token, sorted: vocabularies of models may be padded.
+  // forward_sample() chooses none of them. Empty where there is no tokenizer.
+  std::span<const int32_t> absent_ids() const;
   // The source of the chat template, where the checkpoint has one.
   Result<std::optional<std::string>> chat_template() const;
 

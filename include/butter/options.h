@@ -38,6 +38,12 @@ struct EngineOptions {
   LoadProgress progress;
 };
 
+// What is added to the logit of a token: -100 to 100, or -infinity, which bans it.
+struct LogitBias {
+  int32_t id = 0;
+  float bias = 0;
+};
+
 struct SamplingOptions {
   float temperature = 0;         // 0: the most likely token (greedy)
   int top_k = 0;                 // 0: no limit
@@ -45,6 +51,13 @@ struct SamplingOptions {
   float min_p = 0;               // 0: no limit
   float repetition_penalty = 1;  // 1: none; over all tokens of the sequence
   uint64_t seed = 0;
+  // Over the tokens that were generated, as OpenAI's API defines them: what is taken off a token's logit for
+  // having come at all, and for each time that it came. -2 to 2.
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  std::vector<LogitBias> logit_bias = {};
+  // Likeliest tokens that Sampler::logprobs() lists beside the chosen one, up to 1000; -1: nothing is kept.
+  int logprobs = -1;
 };
 
 }  // namespace butter

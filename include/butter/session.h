@@ -11,20 +11,17 @@
 #include <string_view>
 #include <vector>
 
+#include "butter/chat.h"
 #include "butter/engine.h"
 
 namespace butter {
-
-struct Message {
-  std::string role;  // "system", "user", "assistant"
-  std::string content;
-};
 
 struct GenerateOptions {
   int64_t max_tokens = -1;  // -1: until the answer ends or the context is full
   SamplingOptions sampling;
   std::vector<std::string> stop;  // texts that end the answer; they are not part of it
   bool ignore_eos = false;
+  ChatOptions chat = {};  // of Session::chat() alone
   // Stops cleanly at the next token or prefill step when it turns true.
   const std::atomic<bool>* cancel = nullptr;
   // Progress of the prompt: tokens done, tokens in all.
@@ -34,6 +31,8 @@ struct GenerateOptions {
 struct GenerateResult {
   std::string text;
   std::vector<int32_t> token_ids;
+  // Of each of token_ids, where SamplingOptions::logprobs asks for them.
+  std::vector<TokenLogprobs> logprobs;
   // "stop" (an end token), "stop_string", "length" (max_tokens or the context), "cancelled".
   std::string finish_reason;
   int64_t prompt_tokens = 0;
@@ -58,7 +57,8 @@ class Session {
   Session& operator=(Session&&) noexcept;
   ~Session();
 
-  // Continues the conversation: `messages` is all of it, by the model's chat template.
+  // Continues the conversation: `messages` is all of it, by the model's chat template. Tools are refused
+  // where the template has no word of them; other arguments are not, for a template may ignore them.
   Result<GenerateResult> chat(const std::vector<Message>& messages, const GenerateOptions& options,
                               const TextFn& on_text);
   // Plain completion of a text.
@@ -69,8 +69,11 @@ class Session {
                                   const TextFn& on_text);
 
   // The tokens of a chat prompt: content is text, special tokens in it are not parsed.
-  Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages) const;
+  Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages,
+                                           const ChatOptions& options = {}) const;
   bool has_chat_template() const;
+  // Whether a variable of this name stands in the chat template.
+  bool chat_template_names(std::string_view variable) const;
 
   // Writes the cache and the tokens that it holds to a file: whole, or not at all.
   Status save_cache(const std::string& path) const;

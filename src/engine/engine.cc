@@ -142,7 +142,10 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
   BUTTER_ASSIGN(state->checkpoint, Checkpoint::open(path));
   BUTTER_ASSIGN(state->spec, make_model_spec(*state->checkpoint));
   BUTTER_ASSIGN(state->tokenizer, load_tokenizer(*state->checkpoint));
-  if (state->tokenizer) BUTTER_TRY(check_vocabulary(*state->tokenizer, state->spec.vocabulary));
+  if (state->tokenizer) {
+    BUTTER_TRY(check_vocabulary(*state->tokenizer, state->spec.vocabulary));
+    state->absent_ids = ids_without_token(*state->tokenizer, state->spec.vocabulary);
+  }
   BUTTER_TRY(state->load_weights());
   BUTTER_TRY(state->prepare());
   state->describe(path);
@@ -204,6 +207,9 @@ const ModelInfo& Engine::info() const {
 }
 const Tokenizer* Engine::tokenizer() const {
   return state_->tokenizer.get();
+}
+std::span<const int32_t> Engine::absent_ids() const {
+  return state_->absent_ids;
 }
 Result<std::optional<std::string>> Engine::chat_template() const {
   return load_chat_template(*state_->checkpoint);
@@ -379,7 +385,8 @@ Result<int32_t> Engine::forward_sample(Sequence& sequence, std::span<const int32
   std::lock_guard<std::mutex> lock(state_->step_mutex);
   BUTTER_TRY(state_->feed_last(*sequence.state_, tokens, nullptr));
   sampler.observe(tokens);
-  return sampler.sample({state_->prepared->logits(), static_cast<size_t>(state_->spec.vocabulary)});
+  return sampler.sample({state_->prepared->logits(), static_cast<size_t>(state_->spec.vocabulary)},
+                        state_->absent_ids);
 }
 
 Result<std::span<const float>> Engine::forward_batch(std::span<const BatchItem> items) {

@@ -25,6 +25,7 @@ struct Engine::State {
   std::unique_ptr<PreparedProgram> prepared;
   std::shared_ptr<PagePool> pool;
   std::unique_ptr<const Tokenizer> tokenizer;
+  std::vector<int32_t> absent_ids;
   ModelInfo info;
   EngineOptions options;
   std::function<bool(int64_t, int64_t)> prefill_progress;

@@ -1,6 +1,7 @@
 #include "butter/session.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "engine/engine_state.h"
 #include "engine/stop_filter.h"
 #include "engine/tokenizer_source.h"
+#include "text/chat_messages.h"
 #include "text/chat_template.h"
 
 namespace butter {
@@ -20,8 +22,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Status check_options(const GenerateOptions& options) {
+Status check_options(const GenerateOptions& options, const ModelInfo& model) {
   BUTTER_TRY(Sampler::check(options.sampling));
+  for (const LogitBias& each : options.sampling.logit_bias) {
+    if (each.id < model.vocabulary) continue;
+    return fail(StatusCode::kInvalidArgument, "--logit-bias names the token {}; {} has the ids 0 to {}",
+                each.id, model.name, model.vocabulary - 1);
+  }
   for (const std::string& stop : options.stop) {
     if (stop.empty()) return fail(StatusCode::kInvalidArgument, "--stop is empty; a text is expected");
   }
@@ -30,6 +37,16 @@ Status check_options(const GenerateOptions& options) {
                 options.max_tokens);
   }
   return {};
+}
+
+// Whether a name stands in a text, not as part of a longer one.
+bool has_word(std::string_view text, std::string_view word) {
+  const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !in_word(text[at - 1])) && (end == text.size() || !in_word(text[end]))) return true;
+  }
+  return false;
 }
 
 bool cancelled(const GenerateOptions& options) {
@@ -54,13 +71,15 @@ struct Session::State {
   Engine* engine = nullptr;
   SequenceOptions sequence_options;
   std::optional<Sequence> sequence;
+  std::string template_source;
   std::optional<ChatTemplate> chat_template;
   std::vector<int32_t> tokens;  // fed so far: one for each position
 
   Status restart();
   Result<int64_t> reuse(const std::vector<int32_t>& ids);
   Result<const Tokenizer*> require_tokenizer() const;
-  Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages) const;
+  Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages,
+                                           const ChatOptions& options) const;
   Result<GenerateResult> generate(const std::vector<int32_t>& ids, const GenerateOptions& options,
                                   const TextFn& on_text);
 };
@@ -116,7 +135,7 @@ class AnswerStream {
 
 Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids,
                                                 const GenerateOptions& options, const TextFn& on_text) {
-  BUTTER_TRY(check_options(options));
+  BUTTER_TRY(check_options(options, engine->info()));
   if (ids.empty())
     return fail(StatusCode::kInvalidArgument, "the prompt is empty; at least one token is expected");
   const auto prompt = static_cast<int64_t>(ids.size());
@@ -168,6 +187,7 @@ Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids,
       break;
     }
     result.token_ids.push_back(*next);
+    if (options.sampling.logprobs >= 0) result.logprobs.push_back(sampler.logprobs());
     feed.assign(1, *next);
     if (!answer.push(*next)) {
       result.finish_reason = answer.stopped() ? "stop_string" : "cancelled";
@@ -191,18 +211,25 @@ Result<const Tokenizer*> Session::State::require_tokenizer() const {
 }
 
 // The template's words may be special tokens, what people wrote may not.
-Result<std::vector<int32_t>> Session::State::chat_tokens(const std::vector<Message>& messages) const {
+Result<std::vector<int32_t>> Session::State::chat_tokens(const std::vector<Message>& messages,
+                                                         const ChatOptions& options) const {
   BUTTER_ASSIGN(const Tokenizer* tokenizer, require_tokenizer());
   if (!chat_template) {
     return fail(StatusCode::kInvalidArgument,
                 "{} has no chat template; a plain completion (--raw) is expected", engine->info().name);
   }
+  if (!options.tools.empty() && !has_word(template_source, "tools")) {
+    return fail(
+        StatusCode::kUnsupported,
+        "--tools is given, and the chat template of {} has no tools; a model whose template has them is "
+        "expected",
+        engine->info().name);
+  }
   ChatTemplateOptions render;
+  BUTTER_ASSIGN(render.arguments, template_variables(options));
   if (tokenizer->bos_id()) render.bos_token = tokenizer->piece(*tokenizer->bos_id());
   if (tokenizer->eos_id()) render.eos_token = tokenizer->piece(*tokenizer->eos_id());
-  std::vector<ChatMessage> conversation;
-  for (const Message& message : messages) conversation.push_back({message.role, message.content});
-  BUTTER_ASSIGN(const RenderedChat chat, chat_template->render(conversation, render));
+  BUTTER_ASSIGN(const RenderedChat chat, chat_template->render(messages, render));
   std::vector<TextSpan> content;
   for (const jinja::Span& span : chat.content) content.push_back({span.begin, span.end});
   EncodeOptions encode;
@@ -223,6 +250,7 @@ Result<Session> Session::create(Engine& engine, const SequenceOptions& options) 
   BUTTER_TRY(state->restart());
   BUTTER_ASSIGN(const auto source, engine.chat_template());
   if (source) {
+    state->template_source = *source;
     BUTTER_ASSIGN(state->chat_template, ChatTemplate::parse(*source));
   }
   return Session(std::move(state));
@@ -230,7 +258,7 @@ Result<Session> Session::create(Engine& engine, const SequenceOptions& options) 
 
 Result<GenerateResult> Session::chat(const std::vector<Message>& messages, const GenerateOptions& options,
                                      const TextFn& on_text) {
-  BUTTER_ASSIGN(const std::vector<int32_t> ids, state_->chat_tokens(messages));
+  BUTTER_ASSIGN(const std::vector<int32_t> ids, state_->chat_tokens(messages, options.chat));
   return state_->generate(ids, options, on_text);
 }
 
@@ -246,8 +274,9 @@ Result<GenerateResult> Session::complete(const std::vector<int32_t>& ids, const 
   return state_->generate(ids, options, on_text);
 }
 
-Result<std::vector<int32_t>> Session::chat_tokens(const std::vector<Message>& messages) const {
-  return state_->chat_tokens(messages);
+Result<std::vector<int32_t>> Session::chat_tokens(const std::vector<Message>& messages,
+                                                  const ChatOptions& options) const {
+  return state_->chat_tokens(messages, options);
 }
 
 Status Session::save_cache(const std::string& path) const {
@@ -269,6 +298,9 @@ Status Session::load_cache(const std::string& path) {
 
 bool Session::has_chat_template() const {
   return state_->chat_template.has_value();
+}
+bool Session::chat_template_names(std::string_view variable) const {
+  return has_word(state_->template_source, variable);
 }
 Status Session::reset() {
   return state_->restart();

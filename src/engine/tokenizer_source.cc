@@ -100,4 +100,12 @@ Status check_vocabulary(const Tokenizer& tokenizer, int vocabulary) {
               tokenizer.vocab_size(), vocabulary);
 }
 
+std::vector<int32_t> ids_without_token(const Tokenizer& tokenizer, int vocabulary) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < vocabulary; ++id) {
+    if (tokenizer.type(id) == TokenType::kUnused && !tokenizer.is_end(id)) ids.push_back(id);
+  }
+  return ids;
+}
+
 }  // namespace butter

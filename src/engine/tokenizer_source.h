@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "butter/tokenizer.h"
 #include "checkpoint/checkpoint.h"
@@ -18,5 +19,9 @@ Result<std::optional<std::string>> load_chat_template(const Checkpoint& checkpoi
 
 // A tokenizer must not make ids that the model has no embedding for.
 Status check_vocabulary(const Tokenizer& tokenizer, int vocabulary);
+
+// Ids of the model that are no tokens (beyond the tokenizer's, or places without a meaning), sorted. What
+// ends a turn is never among them.
+std::vector<int32_t> ids_without_token(const Tokenizer& tokenizer, int vocabulary);
 
 }  // namespace butter

@@ -7,6 +7,31 @@
 #include "core/status.h"
 
 namespace butter {
+namespace {
+
+// OpenAI's bounds.
+constexpr float kMostPenalty = 2;
+constexpr float kMostBias = 100;
+constexpr int kMostLogprobs = 1000;
+
+Status check_penalty(const char* option, float penalty) {
+  if (std::fabs(penalty) <= kMostPenalty) return {};
+  return fail(StatusCode::kInvalidArgument, "{} is {}; a number from {} to {} is expected", option, penalty,
+              -kMostPenalty, kMostPenalty);
+}
+
+Status check_bias(const LogitBias& bias) {
+  if (bias.id < 0) {
+    return fail(StatusCode::kInvalidArgument,
+                "--logit-bias names the token {}; an id of 0 or more is expected", bias.id);
+  }
+  if (std::fabs(bias.bias) <= kMostBias || bias.bias == -INFINITY) return {};
+  return fail(StatusCode::kInvalidArgument,
+              "--logit-bias of token {} is {}; a number from {} to {}, or -inf, is expected", bias.id,
+              bias.bias, -kMostBias, kMostBias);
+}
+
+}  // namespace
 
 Status Sampler::check(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || std::isinf(options.temperature)) {
@@ -29,6 +54,13 @@ Status Sampler::check(const SamplingOptions& options) {
     return fail(StatusCode::kInvalidArgument,
                 "--repetition-penalty is {}; a finite number above 0 is expected",
                 options.repetition_penalty);
+  }
+  BUTTER_TRY(check_penalty("--presence-penalty", options.presence_penalty));
+  BUTTER_TRY(check_penalty("--frequency-penalty", options.frequency_penalty));
+  for (const LogitBias& each : options.logit_bias) BUTTER_TRY(check_bias(each));
+  if (options.logprobs < -1 || options.logprobs > kMostLogprobs) {
+    return fail(StatusCode::kInvalidArgument, "--logprobs is {}; 0 to {} are expected", options.logprobs,
+                kMostLogprobs);
   }
   return {};
 }
@@ -62,6 +94,14 @@ std::optional<int32_t> most_likely(std::span<const float> logits) {
 
 }  // namespace
 
+// Ids that may not be chosen, of candidates in the order of their ids.
+template <typename Candidates>
+void exclude(Candidates& candidates, std::span<const int32_t> absent) {
+  for (int32_t id : absent) {
+    if (static_cast<size_t>(id) < candidates.size()) candidates[static_cast<size_t>(id)].logit = -INFINITY;
+  }
+}
+
 // Equal logits go to the lowest id.
 bool Sampler::more_likely(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
@@ -88,9 +128,21 @@ void Sampler::observe(std::span<const int32_t> tokens) {
   }
 }
 
-Result<int32_t> Sampler::sample(std::span<const float> logits) {
-  if (options_.temperature == 0 && seen_.empty()) {
-    if (const auto best = most_likely(logits)) return *best;
+Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> absent) {
+  BUTTER_ASSIGN(const int32_t id, choose(logits, absent));
+  if (options_.logprobs >= 0) record_logprobs(logits, absent, id);
+  count(id);
+  return id;
+}
+
+bool Sampler::changes_logits() const {
+  return !options_.logit_bias.empty() || !seen_.empty() || !generated_.empty();
+}
+
+Result<int32_t> Sampler::choose(std::span<const float> logits, std::span<const int32_t> absent) {
+  if (options_.temperature == 0 && !changes_logits()) {
+    const auto best = most_likely(logits);
+    if (best && !std::binary_search(absent.begin(), absent.end(), *best)) return *best;
   }
   candidates_.clear();
   candidates_.reserve(logits.size());
@@ -98,19 +150,66 @@ Result<int32_t> Sampler::sample(std::span<const float> logits) {
     if (std::isnan(logits[i])) return fail(StatusCode::kNumeric, "the logit of token {} is not a number", i);
     candidates_.push_back({static_cast<int32_t>(i), logits[i], 0});
   }
-  // A token that has been seen: positive logits are divided, negative ones multiplied (Keskar et al. 2019).
-  for (int32_t id : seen_) {
-    if (static_cast<size_t>(id) >= logits.size()) continue;
-    float& logit = candidates_[static_cast<size_t>(id)].logit;
-    logit = logit > 0 ? logit / options_.repetition_penalty : logit * options_.repetition_penalty;
-  }
   if (candidates_.empty()) return fail(StatusCode::kNumeric, "there are no logits to choose from");
+  change_logits();
+  exclude(candidates_, absent);
   const auto best = std::min_element(candidates_.begin(), candidates_.end(), more_likely);
   if (std::isinf(best->logit)) {
+    if (best->logit < 0 && !options_.logit_bias.empty())
+      return fail(StatusCode::kNumeric, "--logit-bias leaves no token to choose; at least one is expected");
     return fail(StatusCode::kNumeric, "the largest logit is {}; a finite number is expected", best->logit);
   }
   if (options_.temperature == 0) return best->id;
   return draw(best->logit);
+}
+
+// Bias and penalties, on all candidates in the order of their ids. Ids without a logit do no harm.
+void Sampler::change_logits() {
+  const auto has_logit = [&](int32_t id) { return static_cast<size_t>(id) < candidates_.size(); };
+  const auto logit_of = [&](int32_t id) -> float& { return candidates_[static_cast<size_t>(id)].logit; };
+  for (const LogitBias& each : options_.logit_bias) {
+    if (has_logit(each.id)) logit_of(each.id) += each.bias;
+  }
+  // A token that has been seen: positive logits are divided, negative ones multiplied (Keskar et al. 2019).
+  for (int32_t id : seen_) {
+    if (!has_logit(id)) continue;
+    float& logit = logit_of(id);
+    logit = logit > 0 ? logit / options_.repetition_penalty : logit * options_.repetition_penalty;
+  }
+  for (int32_t id : generated_) {
+    if (!has_logit(id)) continue;
+    const auto times = static_cast<float>(counts_[static_cast<size_t>(id)]);
+    logit_of(id) -= times * options_.frequency_penalty + options_.presence_penalty;
+  }
+}
+
+void Sampler::record_logprobs(std::span<const float> logits, std::span<const int32_t> absent, int32_t id) {
+  candidates_.clear();
+  for (size_t i = 0; i < logits.size(); ++i) candidates_.push_back({static_cast<int32_t>(i), logits[i], 0});
+  exclude(candidates_, absent);
+  float top = -INFINITY;
+  for (const Candidate& c : candidates_) top = std::max(top, c.logit);
+  double total = 0;
+  for (const Candidate& c : candidates_)
+    total += std::exp(static_cast<double>(c.logit) - static_cast<double>(top));
+  const double log_total = static_cast<double>(top) + std::log(total);
+  const auto logprob = [&](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - log_total);
+  };
+  logprobs_.chosen = {id, logprob(logits[static_cast<size_t>(id)])};
+  logprobs_.top.clear();
+  const size_t count = std::min(static_cast<size_t>(options_.logprobs), candidates_.size());
+  sort_best(count);
+  for (size_t i = 0; i < count && std::isfinite(candidates_[i].logit); ++i)
+    logprobs_.top.push_back({candidates_[i].id, logprob(candidates_[i].logit)});
+}
+
+// A token that was generated, for the penalties that look at those.
+void Sampler::count(int32_t id) {
+  if (options_.presence_penalty == 0 && options_.frequency_penalty == 0) return;
+  const auto at = static_cast<size_t>(id);
+  if (at >= counts_.size()) counts_.resize(at + 1);
+  if (counts_[at]++ == 0) generated_.push_back(id);
 }
 
 // Chooses among candidates_ by their weights exp((logit - top) / temperature).

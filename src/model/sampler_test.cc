@@ -178,6 +178,139 @@ TEST(Sampler, RepetitionPenaltyHoldsOnceForEachTokenThatWasSeen) {
   EXPECT_EQ(sample(sampler, {-10.0f, -10.0f, -1.0f, -1.5f}), 3) << "negative logits are multiplied";
 }
 
+TEST(Sampler, PresencePenaltyHoldsOnceAndFrequencyPenaltyForEachTimeATokenWasGenerated) {
+  SamplingOptions options;
+  options.presence_penalty = 1;
+  Sampler presence(options);
+  const std::vector<float> logits = {4.0f, 3.5f, 2.75f, -9.0f};
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 5; ++i) ids.push_back(sample(presence, logits));
+  EXPECT_THAT(ids, testing::ElementsAre(0, 1, 0, 0, 0)) << "4, 3.5 and 2.75 become 3, 2.5 and 2.75 once";
+
+  options.presence_penalty = 0;
+  options.frequency_penalty = 0.5f;
+  Sampler frequency(options);
+  ids.clear();
+  for (int i = 0; i < 7; ++i) ids.push_back(sample(frequency, logits));
+  // 4 3.5 2.75 | 3.5 3.5 | 3 3.5 | 3 3 | 2.5 3 | 2.5 2.5 2.75 | 2.5 2.5 2.25
+  EXPECT_THAT(ids, testing::ElementsAre(0, 0, 1, 0, 1, 2, 0));
+}
+
+TEST(Sampler, PenaltiesOfGeneratedTokensLeaveThePromptAlone) {
+  SamplingOptions options;
+  options.presence_penalty = 2;
+  options.frequency_penalty = 2;
+  Sampler sampler(options);
+  sampler.observe(std::vector<int32_t>{0, 0, 0, 0});
+  EXPECT_EQ(sample(sampler, {1, 0}), 0);
+  EXPECT_EQ(sample(sampler, {1, 0}), 1) << "it was generated once: 1 - 2 - 2";
+  options.presence_penalty = -2;
+  options.frequency_penalty = 0;
+  Sampler fond(options);
+  EXPECT_EQ(sample(fond, {1, 0}), 0);
+  EXPECT_EQ(sample(fond, {1, 2.5f}), 0) << "a negative penalty is a reward";
+}
+
+TEST(Sampler, PenaltiesFollowEachOtherInTheDocumentedOrder) {
+  SamplingOptions options;
+  options.logit_bias = {{0, 2}, {0, 1}};
+  options.repetition_penalty = 2;
+  options.presence_penalty = 0.5f;
+  options.frequency_penalty = 0.25f;
+  options.temperature = 0;
+  Sampler sampler(options);
+  sampler.observe(std::vector<int32_t>{0});
+  // (1 + 3) / 2 = 2, then 2 - 0.25 - 0.5 = 1.25, then 1.
+  EXPECT_EQ(sample(sampler, {1, 1.9f}), 0);
+  EXPECT_EQ(sample(sampler, {1, 1.2f}), 0);
+  EXPECT_EQ(sample(sampler, {1, 1.1f}), 1);
+}
+
+TEST(Sampler, BiasIsAddedAndMinusInfinityBans) {
+  for (float temperature : {0.0f, 1.0f}) {
+    SamplingOptions options;
+    options.temperature = temperature;
+    options.logit_bias = {{1, -kInfinity}, {2, 50}, {77, 100}};
+    Sampler sampler(options);
+    const std::vector<float> logits = {0, 40, 0};
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(sample(sampler, logits), 2);
+    options.logit_bias = {{0, -kInfinity}, {1, -kInfinity}, {2, -kInfinity}};
+    Sampler nothing(options);
+    const auto id = nothing.sample(logits);
+    ASSERT_FALSE(id);
+    EXPECT_THAT(id.error().message(), HasSubstr("--logit-bias leaves no token"));
+  }
+}
+
+TEST(Sampler, AbsentIdsAreNeverChosen) {
+  const std::vector<int32_t> absent = {1, 3, 4, 900};
+  const std::vector<float> logits = {0.5f, 9, 0.25f, 9, 9};
+  for (float temperature : {0.0f, 5.0f}) {
+    SamplingOptions options;
+    options.temperature = temperature;
+    options.logprobs = 5;
+    options.logit_bias = {{3, 100}};
+    Sampler sampler(options);
+    for (int i = 0; i < 100; ++i) {
+      const auto id = sampler.sample(logits, absent);
+      ASSERT_TRUE(id);
+      EXPECT_TRUE(*id == 0 || *id == 2) << *id;
+    }
+    ASSERT_EQ(sampler.logprobs().top.size(), 2u) << "and are no part of the distribution";
+    EXPECT_NEAR(sampler.logprobs().top[0].logprob, std::log(1 / (1 + std::exp(-0.25))), 1e-6);
+  }
+  Sampler greedy{SamplingOptions{}};
+  EXPECT_EQ(*greedy.sample(logits, absent), 0);
+}
+
+TEST(Sampler, LogprobsAreOfTheModelsDistributionWhateverTheOptionsDoToIt) {
+  const std::vector<float> logits = random_logits(500, 4);
+  double total = 0;
+  for (float logit : logits) total += std::exp(static_cast<double>(logit));
+  const auto expected = [&](int32_t id) {
+    return std::log(std::exp(static_cast<double>(logits[static_cast<size_t>(id)])) / total);
+  };
+  SamplingOptions options{0.5f, 20, 0.9f, 0.01f, 1.3f, 5};
+  options.presence_penalty = 1;
+  options.logit_bias = {{3, 4}};
+  options.logprobs = 7;
+  Sampler sampler(options);
+  sampler.observe(std::vector<int32_t>{9, 10});
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  for (int i = 0; i < 20; ++i) {
+    const int32_t id = sample(sampler, logits);
+    const TokenLogprobs& found = sampler.logprobs();
+    EXPECT_EQ(found.chosen.id, id);
+    EXPECT_NEAR(found.chosen.logprob, expected(id), 1e-5);
+    ASSERT_EQ(found.top.size(), 7u);
+    for (size_t at = 0; at < 7; ++at) {
+      EXPECT_EQ(found.top[at].id, order[at]);
+      EXPECT_NEAR(found.top[at].logprob, expected(order[at]), 1e-5);
+    }
+  }
+}
+
+TEST(Sampler, LogprobsAreKeptOnlyWhereTheyAreAskedFor) {
+  SamplingOptions options;
+  Sampler silent(options);
+  sample(silent, {1, 2});
+  EXPECT_TRUE(silent.logprobs().top.empty());
+  options.logprobs = 0;
+  Sampler chosen_alone(options);
+  EXPECT_EQ(sample(chosen_alone, {0, 0}), 0);
+  EXPECT_NEAR(chosen_alone.logprobs().chosen.logprob, std::log(0.5), 1e-6);
+  EXPECT_TRUE(chosen_alone.logprobs().top.empty());
+  options.logprobs = 1000;
+  Sampler all(options);
+  sample(all, {1e30f, 0, -kInfinity});
+  ASSERT_EQ(all.logprobs().top.size(), 2u) << "what cannot come is not listed";
+  EXPECT_EQ(all.logprobs().top[0].logprob, 0);
+}
+
 TEST(Sampler, LogitsThatAreNoNumbersAreAnError) {
   for (float temperature : {0.0f, 1.0f}) {
     Sampler sampler({temperature, 0, 1, 0, 1, 0});
@@ -216,6 +349,26 @@ TEST(Sampler, OptionsOutOfRangeAreNamed) {
   for (float min_p : {-0.1f, 1.1f, kNan}) EXPECT_THAT(refusal({0, 0, 1, min_p, 1, 0}), HasSubstr("--min-p"));
   for (float penalty : {0.0f, -1.0f, kNan, kInfinity}) {
     EXPECT_THAT(refusal({0, 0, 1, 0, penalty, 0}), HasSubstr("--repetition-penalty"));
+  }
+  for (float penalty : {-2.1f, 2.1f, kNan, kInfinity}) {
+    SamplingOptions options;
+    options.presence_penalty = penalty;
+    EXPECT_THAT(refusal(options), HasSubstr("--presence-penalty"));
+    options.presence_penalty = 2;
+    EXPECT_EQ(refusal(options), "accepted");
+    options.frequency_penalty = penalty;
+    EXPECT_THAT(refusal(options), HasSubstr("--frequency-penalty"));
+  }
+  for (const LogitBias& bias :
+       {LogitBias{-1, 0}, LogitBias{5, 100.5f}, LogitBias{5, kNan}, LogitBias{5, kInfinity}}) {
+    SamplingOptions options;
+    options.logit_bias = {{4, -kInfinity}, bias};
+    EXPECT_THAT(refusal(options), HasSubstr("--logit-bias"));
+  }
+  for (int logprobs : {-2, 1001}) {
+    SamplingOptions options;
+    options.logprobs = logprobs;
+    EXPECT_THAT(refusal(options), HasSubstr("--logprobs"));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/chat_messages.h"
 #include "text/jinja_eval.h"
 #include "text/jinja_parser.h"
 
@@ -10,12 +11,12 @@ namespace {
 
 using jinja::Value;
 
-Value message_list(const std::vector<ChatMessage>& messages) {
+Result<Value> message_list(const std::vector<Message>& messages) {
   std::vector<Value> list;
   list.reserve(messages.size());
-  for (const ChatMessage& message : messages) {
-    list.push_back(
-        Value::dict({{"role", Value::content(message.role)}, {"content", Value::content(message.content)}}));
+  for (const Message& message : messages) {
+    BUTTER_ASSIGN(Value value, message_value(message));
+    list.push_back(std::move(value));
   }
   return Value::list(std::move(list));
 }
@@ -58,9 +59,10 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, const jinja::L
   return ChatTemplate(std::make_shared<const jinja::Program>(*std::move(program)), limits);
 }
 
-Result<RenderedChat> ChatTemplate::render(const std::vector<ChatMessage>& messages,
+Result<RenderedChat> ChatTemplate::render(const std::vector<Message>& messages,
                                           const ChatTemplateOptions& options) const {
-  return render(message_list(messages), options);
+  BUTTER_ASSIGN(const Value list, message_list(messages));
+  return render(list, options);
 }
 
 Result<RenderedChat> ChatTemplate::render(const Value& messages, const ChatTemplateOptions& options) const {

@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "butter/chat.h"
 #include "text/jinja_limits.h"
 #include "text/jinja_value.h"
 
@@ -38,18 +39,13 @@ namespace jinja {
 struct Program;
 }
 
-struct ChatMessage {
-  std::string role;
-  std::string content;
-};
-
 struct ChatTemplateOptions {
   bool add_generation_prompt = true;
   // Undefined in the template if not given.
   std::optional<std::string> bos_token = std::nullopt;
   std::optional<std::string> eos_token = std::nullopt;
   // More variables by name ("tools", "enable_thinking"); they replace the above. Built from Value::text,
-  // Value::content, numbers, lists and dicts, or by jinja::value_from_json.
+  // Value::content, numbers, lists and dicts, by jinja::value_from_json, or by template_variables().
   std::vector<std::pair<std::string, jinja::Value>> arguments = {};
   // What strftime_now() shows; the local time if not given.
   std::optional<std::tm> now = std::nullopt;
@@ -67,10 +63,8 @@ class ChatTemplate {
   static Result<ChatTemplate> parse(std::string_view source, const jinja::Limits& limits = {});
 
   // The template's own refusal (raise_exception) is kInvalidArgument, with its message.
-  Result<RenderedChat> render(const std::vector<ChatMessage>& messages,
-                              const ChatTemplateOptions& options) const;
-  // The same with the messages as a list of dicts, for those that have more than role and content (tool
-  // calls). Their strings are content if they were made so.
+  Result<RenderedChat> render(const std::vector<Message>& messages, const ChatTemplateOptions& options) const;
+  // The same with the messages as a list of dicts. Their strings are content if they were made so.
   Result<RenderedChat> render(const jinja::Value& messages, const ChatTemplateOptions& options) const;
 
  private:

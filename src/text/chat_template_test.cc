@@ -37,7 +37,7 @@ std::string marked(const RenderedChat& chat) {
 }
 
 std::string rendered(std::string_view source, const ChatTemplateOptions& options = {},
-                     const std::vector<ChatMessage>& messages = {{"user", "Hi"}}) {
+                     const std::vector<Message>& messages = {{"user", "Hi"}}) {
   const auto chat = parsed(source).render(messages, options);
   return chat ? marked(*chat) : "error: " + chat.error().message();
 }

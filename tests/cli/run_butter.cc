@@ -143,6 +143,9 @@ std::vector<std::string> ScratchFolder::names() const {
 std::string tiny_model() {
   return BUTTER_TEST_DATA "/fixtures/llama";
 }
+std::string chat_model() {
+  return BUTTER_CHAT_MODEL;
+}
 std::string default_model() {
   return find_fetched_model("smollm2").value_or("");
 }

@@ -63,6 +63,8 @@ class ScratchFolder {
 
 // A tiny model that the tests bring along; it has no tokenizer.
 std::string tiny_model();
+// The same model with a tokenizer and a chat template (tests/support/chat_model.h).
+std::string chat_model();
 // The path of the default model, empty where it has not been fetched.
 std::string default_model();
 
