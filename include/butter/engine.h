@@ -60,7 +60,10 @@ class Sequence {
   // Every layer has a window: positions grow for ever.
   bool unbounded() const;
   // Goes back to position n or the nearest below it that can be reached, and returns that; the caller feeds
-  // the tokens from there on again.
+  // the tokens from there on again. Recurrent state can only go back to the snapshots that were
+  // taken at page boundaries (multiples of 64), of which SequenceOptions::state_snapshots are kept: where the
+  // last tokens were fed together, the boundary before the first of them and the one before the last stay
+  // longest.
   Result<int64_t> truncate(int64_t n);
   // A second sequence with the same past. Full pages are shared, not copied.
   Result<Sequence> fork() const;

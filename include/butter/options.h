@@ -18,6 +18,9 @@ struct SequenceOptions {
   int64_t kv_window_keep = 4;    // of them, the first positions, which never leave
   // Positions that layers without a window hold. 0: what the model advertises. Negative is an error.
   int64_t max_context = 0;
+  // Recurrent state that is kept at page boundaries, to go back to: this many copies of it. 0: only to the
+  // beginning.
+  int state_snapshots = 3;
 };
 
 struct EngineOptions {

@@ -15,7 +15,8 @@ struct LayerMemory {
   int64_t window_size = 0;  // 0: none
   int64_t window_keep = 0;
   int64_t rows = 0;
-  int64_t bytes = 0;
+  int64_t bytes = 0;        // of KV rows
+  int64_t state_bytes = 0;  // of recurrent state, with its snapshots
 };
 
 struct CachePlan {
@@ -25,7 +26,8 @@ struct CachePlan {
   int64_t open_bytes = 0;
   int64_t pinned_bytes = 0;
   int64_t centre_bytes = 0;
-  int64_t recurrent_bytes = 0;
+  int64_t recurrent_bytes = 0;  // state: that of the position, and room for that of the next
+  int64_t snapshot_bytes = 0;   // of state, to go back to
   int64_t total_bytes = 0;    // their sum: held at max_context
   int64_t prefill_bytes = 0;  // more, while a prefill step is under way
   int64_t raw_bytes = 0;      // total_bytes of the raw cache with the same window and context

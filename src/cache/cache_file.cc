@@ -66,7 +66,7 @@ int64_t centre_bytes(const WindowClass& window_class) {
 // Positions are bounded by now, so sums stay within 63 bits.
 int64_t rows_bytes(const CacheLayout& layout, int64_t position) {
   const KvScheme& scheme = layout.options.scheme;
-  int64_t bytes = 0;
+  int64_t bytes = position > 0 ? layout.state.bytes : 0;
   for (const WindowClass& window_class : layout.classes) {
     if (window_class.layers.empty()) continue;
     const PageRuns runs = page_runs(window_class.window, layout.pins(), position);
@@ -165,7 +165,8 @@ struct SealedLayer {
 };
 
 // Walks the rows of a class in the file's order: what save and load share, so that they cannot differ.
-//   io.raw(shape, rows, bytes), io.centre(shape, centre), io.sealed(SealedLayer): Status
+//   io.state(layout, block), io.raw(shape, rows, bytes), io.centre(shape, centre), io.sealed(SealedLayer):
+//   Status
 template <typename Io>
 Status walk_raw_rows(const WindowClass& window_class, DType raw, const BlockLayout& layout, std::byte* block,
                      int64_t rows, Io& io) {
@@ -206,6 +207,7 @@ template <typename Io>
 Status walk(const CacheSet& caches, Io& io) {
   const CacheLayout& layout = caches.layout();
   if (caches.position() == 0) return {};
+  if (layout.state.bytes > 0) BUTTER_TRY(io.state(layout, caches.state()));
   for (size_t index = 0; index < layout.classes.size(); ++index) {
     const WindowClass& window_class = layout.classes[index];
     if (window_class.layers.empty()) continue;
@@ -228,6 +230,9 @@ class RowSaver {
   RowSaver(HashedWriter& file, const SealOptions& codecs, Buffer scratch)
       : file_(file), codecs_(codecs), scratch_(std::move(scratch)) {}
 
+  Status state(const CacheLayout& layout, const std::byte* block) {
+    return file_.write(block, static_cast<size_t>(layout.state.bytes));
+  }
   Status raw(const KvLayerShape&, const std::byte* rows, int64_t bytes) {
     return file_.write(rows, static_cast<size_t>(bytes));
   }
@@ -273,6 +278,17 @@ class RowLoader {
     for (const RopeTable& table : context.rope_tables) rotary_.emplace_back(table, 0);
   }
 
+  Status state(const CacheLayout& layout, std::byte* block) {
+    BUTTER_TRY(file_.read(block, static_cast<size_t>(layout.state.bytes)));
+    for (size_t i = 0; i < layout.state_layers.size(); ++i) {
+      const StateOffsets& offsets = layout.state.layers[i];
+      if (all_finite(block + offsets.conv, offsets.bytes, DType::kF32)) continue;
+      return fail(StatusCode::kCorrupt,
+                  "layer {} has recurrent state that is NaN or infinite; finite numbers are expected",
+                  layout.state_layers[i].layer);
+    }
+    return {};
+  }
   Status raw(const KvLayerShape& shape, std::byte* rows, int64_t bytes) {
     BUTTER_TRY(file_.read(rows, static_cast<size_t>(bytes)));
     return check_finite(shape, rows, bytes, raw_);

@@ -6,7 +6,8 @@
 //   header = model, kv_cache, raw, window [size, keep], position, tokens, pages [[kept end, recent begin,
 //   end]
 //            for each window class]
-//   rows   = the token ids, int32, if `tokens` is not 0; then for each window class that has layers
+//   rows   = the token ids, int32, if `tokens` is not 0; the recurrent state, where the model has some
+//            (kernels/state_layout.h); then for each window class that has layers
 //              the pinned rows of each layer and head, K then V          in schemes that pin
 //              b of the centre of each layer and head, fp16              in schemes that centre, from page 0
 //              on the sealed pages, those kept first, each layer's block in the exchange form

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cache/page_pool.h"
+#include "cache/state_ring.h"
 #include "kernels/centre.h"
 #include "kernels/row_format.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 // Far beyond any model; sums of bytes stay within 63 bits.
 constexpr int64_t kMaxPositions = int64_t{1} << 31;
+constexpr int kMaxSnapshots = 64;
 
 // Pages are read in runs of at least so many bytes, or the memory's speed is not reached: 48 KB here and
 // there get 22 GB/s of the 28 that runs of 192 KB get (two threads, DDR5, huge pages), 8 KB get 20.
@@ -24,6 +26,10 @@ Status check_options(const CacheOptions& options) {
   if (options.max_context > kMaxPositions) {
     return fail(StatusCode::kInvalidArgument, "--max-context is {}; at most {} is expected",
                 options.max_context, kMaxPositions);
+  }
+  if (options.state_snapshots < 0 || options.state_snapshots > kMaxSnapshots) {
+    return fail(StatusCode::kInvalidArgument, "--state-snapshots is {}; 0 to {} are expected",
+                options.state_snapshots, kMaxSnapshots);
   }
   const Window& window = options.window;
   if (window.max_size < 0 || window.keep < 0) {
@@ -51,6 +57,10 @@ Status check_dim(const RowFormat& format, int dim, int layer) {
 }
 
 }  // namespace
+
+int CacheLayout::state_blocks() const {
+  return state.bytes == 0 ? 0 : StateRing::blocks(options.state_snapshots);
+}
 
 int64_t kept_pages(const Window& window, bool pins) {
   if (window.none() || (pins && window.keep <= kPinnedRows)) return 0;
@@ -86,7 +96,21 @@ LayerMemory layer_memory(const WindowClass& window_class, size_t index, int64_t 
           window_class.window.max_size,
           window_class.window.keep,
           rows,
-          bytes};
+          bytes,
+          0};
+}
+
+void add_state_layers(const CacheLayout& layout, int blocks, std::vector<LayerMemory>& layers) {
+  for (size_t i = 0; i < layout.state_layers.size(); ++i) {
+    const int layer = layout.state_layers[i].layer;
+    auto row = std::find_if(layers.begin(), layers.end(),
+                            [&](const LayerMemory& memory) { return memory.layer == layer; });
+    if (row == layers.end()) {
+      layers.emplace_back().layer = layer;
+      row = layers.end() - 1;
+    }
+    row->state_bytes += blocks * layout.state.layers[i].bytes;
+  }
 }
 
 Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& model,
@@ -104,6 +128,8 @@ Result<std::shared_ptr<const CacheLayout>> make_cache_layout(const CacheModel& m
   auto layout = std::make_shared<CacheLayout>();
   layout->options = options;
   layout->layers = model.layers;
+  layout->state_layers = model.state_layers;
+  layout->state = state_layout(model.state_layers);
   for (size_t index = 0; index < model.window_classes.size(); ++index) {
     WindowClass window_class;
     window_class.window = combine_windows(model.window_classes[index], options.window);

@@ -19,6 +19,7 @@ struct CacheModel {
   int layers = 0;                       // of the model, with a cache or without
   std::vector<KvLayerShape> kv_layers;  // those with a KV cache, in order
   std::vector<Window> window_classes;   // the model's distinct windows
+  std::vector<StateShape> state_layers;  // those with recurrent state, in order
 };
 
 // The options of one sequence's cache.
@@ -27,6 +28,7 @@ struct CacheOptions {
   Window window;            // the user's; max_size 0 for none
   int64_t max_context = 0;  // positions that the layers without a window may hold
   int prefill_rows = 0;     // most rows that one step of this sequence has
+  int state_snapshots = 3;  // of recurrent state (state_ring.h)
 };
 
 // Layers that share a window share a page table; one block holds their rows for 64 positions.
@@ -43,7 +45,11 @@ struct CacheLayout {
   CacheOptions options;
   std::vector<WindowClass> classes;
   int layers = 0;
+  std::vector<StateShape> state_layers;
+  StateLayout state;  // of one block
 
+  // Blocks of recurrent state that a sequence holds.
+  int state_blocks() const;
   bool seals() const { return options.scheme.seals(); }
   bool pins() const { return options.scheme.pins(); }
   // The block of a class's open page: in schemes that do not seal, a page like the others.
@@ -77,6 +83,9 @@ void lengthen_runs(BlockLayout& layout);
 
 // What reports say of one layer of a class that holds so many rows and bytes.
 LayerMemory layer_memory(const WindowClass& window_class, size_t index, int64_t rows, int64_t bytes);
+
+// Adds `blocks` blocks of state to the rows of the layers that have some.
+void add_state_layers(const CacheLayout& layout, int blocks, std::vector<LayerMemory>& layers);
 
 // Refuses options that cannot be served: max_context < 1, a negative window, window <= keep, a head width
 // that the format does not take.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cache/cache_scheme.h"
+#include "cache/state_ring.h"
 #include "kernels/row_format.h"
 
 namespace butter {
@@ -80,10 +81,15 @@ Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& optio
       plan.layers.push_back(layer_memory(window_class, i, (counts.sealed + counts.open) * kPageRows, bytes));
     }
   }
+  const int blocks = layout->state_blocks(), snapshots = std::max(0, blocks - StateRing::blocks(0));
+  plan.recurrent_bytes = (blocks - snapshots) * layout->state.bytes;
+  plan.snapshot_bytes = snapshots * layout->state.bytes;
+  add_state_layers(*layout, blocks, plan.layers);
   std::sort(plan.layers.begin(), plan.layers.end(),
             [](const LayerMemory& a, const LayerMemory& b) { return a.layer < b.layer; });
   plan.total_bytes =
-      plan.sealed_bytes + plan.open_bytes + plan.pinned_bytes + plan.centre_bytes + plan.recurrent_bytes;
+      plan.sealed_bytes + plan.open_bytes + plan.pinned_bytes + plan.centre_bytes + plan.recurrent_bytes +
+      plan.snapshot_bytes;
   plan.raw_bytes = plan.total_bytes;
   if (seals) {
     CacheOptions raw_options = options;

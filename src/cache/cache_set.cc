@@ -56,7 +56,7 @@ struct CacheSet::StepSpan {
 };
 
 CacheSet::CacheSet(std::shared_ptr<const CacheLayout> layout, std::shared_ptr<PagePool> pool)
-    : layout_(std::move(layout)), pool_(std::move(pool)) {
+    : layout_(std::move(layout)), pool_(std::move(pool)), state_(layout_->options.state_snapshots) {
   for (const WindowClass& window_class : layout_->classes) {
     ClassPagesOwned& pages = classes_.emplace_back();
     pages.table = PageTable(kept_pages(window_class.window, layout_->pins()));
@@ -80,6 +80,7 @@ CacheSet& CacheSet::operator=(CacheSet&& other) noexcept {
   last_fence_ = other.last_fence_;
   classes_ = std::move(other.classes_);
   step_views_ = std::move(other.step_views_);
+  state_ = std::move(other.state_);
   return *this;
 }
 
@@ -106,10 +107,30 @@ void CacheSet::release_all() {
       release(page, last_fence_);
   }
   classes_.clear();
+  for (const HeldPage& block : state_.held()) release(block, last_fence_);
+  state_ = StateRing();
+}
+
+// All the blocks that the state will ever take.
+Status CacheSet::lease_state() {
+  if (state_.leased() || layout_->state.bytes == 0) return {};
+  std::vector<HeldPage> blocks;
+  for (int i = 0; i < layout_->state_blocks(); ++i) {
+    const auto handle = pool_->lease(BlockShape(layout_->state.bytes));
+    if (!handle) {
+      for (const HeldPage& block : blocks) release(block, 0);
+      return fail(handle.error());
+    }
+    blocks.push_back({*handle, *pool_->data(*handle)});
+    clear_padding(layout_->state_layers, layout_->state, blocks.back().data);
+  }
+  state_.take(std::move(blocks));
+  return {};
 }
 
 Status CacheSet::begin_step(int rows) {
   BUTTER_CHECK(rows > 0 && step_rows_ == 0);
+  BUTTER_TRY(lease_state());
   step_rows_ = rows;
   for (size_t index = 0; index < classes_.size(); ++index) {
     if (Status status = begin_class_step(index, rows); !status) {
@@ -203,7 +224,12 @@ void CacheSet::show_step_pages(size_t index, const StepSpan& span) {
 
 StepSequence CacheSet::step_view(int first_row) const {
   BUTTER_CHECK(step_rows_ > 0);
-  return StepSequence{first_row, step_rows_, position_, &layout_->options.scheme, step_views_};
+  StepSequence view{first_row, step_rows_, position_, &layout_->options.scheme, step_views_};
+  if (state_.leased()) {
+    view.state = state_.committed();
+    view.next_state = state_.next();
+  }
+  return view;
 }
 
 void CacheSet::commit_step(uint64_t fence) {
@@ -235,6 +261,7 @@ void CacheSet::commit_step(uint64_t fence) {
     const int64_t first_live = first_live_page(layout_->classes[index].window, end);
     while (pages.table.retire_below(first_live, &retired)) release(retired, fence);
   }
+  if (state_.leased()) state_.commit(end);
   position_ = end;
   step_rows_ = 0;
 }
@@ -266,6 +293,15 @@ int64_t CacheSet::reachable(int64_t target) const {
   return target;
 }
 
+// The same for the recurrent state: the highest snapshot whose position the pages reach, too.
+int64_t CacheSet::reachable_state(int64_t n) const {
+  int64_t best = 0;
+  for (const int64_t position : state_.snapshots()) {
+    if (position <= n && reachable(position) == position) best = std::max(best, position);
+  }
+  return best;
+}
+
 Result<int64_t> CacheSet::truncate(int64_t n, uint64_t fence) {
   BUTTER_CHECK(step_rows_ == 0);
   if (n < 0 || n > position_) {
@@ -274,7 +310,9 @@ Result<int64_t> CacheSet::truncate(int64_t n, uint64_t fence) {
   }
   if (n == position_) return n;
   const bool in_open_page = page_of(n) == page_of(position_);
-  const int64_t target = reachable(in_open_page ? n : n / kPageRows * kPageRows);
+  const int64_t target = state_.leased() ? reachable_state(n)
+                                         : reachable(in_open_page ? n : n / kPageRows * kPageRows);
+  if (state_.leased()) state_.restore(target);
   for (ClassPagesOwned& pages : classes_) {
     // In a raw scheme an open page without rows is no page at all; in schemes that seal its block stays.
     const bool open_is_empty = page_of(target) != page_of(position_) || starts_page(target);
@@ -316,6 +354,10 @@ Result<CacheSet> CacheSet::fork() const {
     BUTTER_ASSIGN(to.open, copy(from.open, layout_->open_block(window_class)));
     BUTTER_ASSIGN(to.pinned, copy(from.pinned, window_class.pinned));
   }
+  if (state_.leased()) {
+    BUTTER_TRY(twin.lease_state());
+    state_.copy_to(twin.state_, layout_->state.bytes);
+  }
   return twin;
 }
 
@@ -324,6 +366,8 @@ Result<CacheSet> CacheSet::leased_at(int64_t position) const {
   CacheSet twin(layout_, pool_);
   if (position == 0) return twin;
   twin.position_ = position;
+  BUTTER_TRY(twin.lease_state());
+  if (twin.state_.leased()) twin.state_.begin_filled();
   for (size_t index = 0; index < classes_.size(); ++index) {
     const WindowClass& window_class = layout_->classes[index];
     ClassPagesOwned& pages = twin.classes_[index];
@@ -371,6 +415,7 @@ Status CacheSet::repeat_pages_to(int64_t position, uint64_t fence) {
                 "cannot repeat pages from position {} to {}: both must be multiples of {}, the first above 0",
                 position_, position, kPageRows);
   }
+  state_.drop_snapshots();
   for (; position_ < position; position_ += kPageRows) {
     for (size_t index = 0; index < classes_.size(); ++index) {
       if (Status status = lease_repeated_page(index); !status) {
@@ -406,7 +451,7 @@ Status CacheSet::lease_repeated_page(size_t index) {
 }
 
 int64_t CacheSet::held_bytes() const {
-  int64_t bytes = 0;
+  int64_t bytes = static_cast<int64_t>(state_.held().size()) * layout_->state.bytes;
   for (size_t index = 0; index < classes_.size(); ++index) {
     const WindowClass& window_class = layout_->classes[index];
     const ClassPagesOwned& pages = classes_[index];
@@ -435,6 +480,7 @@ std::vector<LayerMemory> CacheSet::layer_caches() const {
       layers[static_cast<size_t>(window_class.layers[i].layer)] = layer_memory(window_class, i, rows, bytes);
     }
   }
+  add_state_layers(*layout_, static_cast<int>(state_.held().size()), layers);
   return layers;
 }
 

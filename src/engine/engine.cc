@@ -79,7 +79,8 @@ bool any_format_seals() {
 }
 
 CacheModel cache_model_of(const ModelSpec& spec) {
-  return CacheModel{static_cast<int>(spec.layers.size()), kv_layers(spec), window_classes(spec)};
+  return CacheModel{static_cast<int>(spec.layers.size()), kv_layers(spec), window_classes(spec),
+                    state_layers(spec)};
 }
 
 }  // namespace
@@ -117,6 +118,7 @@ Result<CacheOptions> Engine::State::cache_options(const SequenceOptions& sequenc
   if (sequence.kv_window_size > 0) cache.window = {sequence.kv_window_size, sequence.kv_window_keep};
   cache.max_context = sequence.max_context > 0 ? sequence.max_context : limits.max_positions;
   cache.prefill_rows = options.prefill_rows;
+  cache.state_snapshots = sequence.state_snapshots;
   if (cache.max_context > limits.max_positions) {
     return fail(StatusCode::kInvalidArgument, "--max-context is {}; the engine was loaded for {}",
                 cache.max_context, limits.max_positions);
@@ -325,14 +327,21 @@ Status Engine::State::feed(Sequence::State& sequence, std::span<const int32_t> t
                            const StepFn& each) {
   BUTTER_TRY(check_tokens(sequence, tokens));
   const auto total = static_cast<int64_t>(tokens.size());
+  CacheSet& caches = *sequence.caches;
+  // Where these tokens, or others in the place of the last ones, could be fed again.
+  const int64_t resume = (caches.position() + total - 1) / kPageRows * kPageRows;
+  const bool snapshots = caches.takes_snapshots() && total > 1;
+  if (snapshots) caches.mark_snapshot();
   for (int64_t done = 0; done < total;) {
     if (prefill_progress && total > 1 && !prefill_progress(done, total)) {
       return fail(StatusCode::kCancelled, "stopped after {} of {} tokens of the prompt", done, total);
     }
-    const int rows = next_step_rows(sequence.caches->position(), total - done, step_rows,
-                                    sequence.caches->layout().options.scheme.span);
+    const int64_t position = caches.position();
+    int rows = next_step_rows(position, total - done, step_rows, caches.layout().options.scheme.span);
+    if (snapshots && position < resume && resume < position + rows) rows = static_cast<int>(resume - position);
     BUTTER_TRY(each(done, rows, done + rows == total));
     done += rows;
+    if (snapshots && caches.position() == resume) caches.mark_snapshot();
   }
   if (prefill_progress && total > 1) prefill_progress(total, total);
   return {};

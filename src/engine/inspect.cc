@@ -26,24 +26,62 @@ const char* activation_name(Activation activation) {
       return "gelu (tanh)";
     case Activation::kSigmoid:
       return "sigmoid";
+    case Activation::kRelu:
+      return "squared relu";
+    case Activation::kClampedSilu:
+      return "clamped silu";
   }
   return "";
+}
+
+void describe_mixer(const AttentionSpec& attention, LayerDescription& description) {
+  description.heads = attention.heads;
+  description.kv_heads = attention.kv_heads;
+  description.head_dim = attention.head_dim;
+  description.window_size = attention.window.max_size;
+}
+template <typename Recurrent>
+void describe_mixer(const Recurrent&, LayerDescription&) {}
+
+const char* mixer_name(const AttentionSpec&) {
+  return "attention";
+}
+const char* mixer_name(const Mamba1Spec&) {
+  return "mamba1";
+}
+const char* mixer_name(const Mamba2Spec&) {
+  return "mamba2";
+}
+const char* mixer_name(const DeltaNetSpec&) {
+  return "gated delta rule";
+}
+
+void describe_ffn(const GatedFfnSpec& ffn, LayerDescription& description) {
+  description.ffn = std::string("gated ") + activation_name(ffn.function.activation);
+  description.ffn_width = ffn.width;
+}
+void describe_ffn(const PlainFfnSpec& ffn, LayerDescription& description) {
+  description.ffn = activation_name(Activation::kRelu);
+  description.ffn_width = ffn.width;
+}
+void describe_ffn(const ExpertsSpec& ffn, LayerDescription& description) {
+  const bool shared = !std::holds_alternative<std::monostate>(ffn.shared);
+  description.ffn = fmt::format("{} of {} experts{}, {}{}", ffn.routing.chosen, ffn.routing.experts,
+                                shared ? " and a shared one" : "",
+                                ffn.experts.front().gate ? "gated " : "",
+                                activation_name(ffn.function.activation));
+  description.ffn_width = ffn.width;
 }
 
 LayerDescription describe_layer(const LayerSpec& layer, int index) {
   LayerDescription description;
   description.layer = index;
-  if (const auto* attention = std::get_if<AttentionSpec>(&layer.mixer)) {
-    description.mixer = "attention";
-    description.heads = attention->heads;
-    description.kv_heads = attention->kv_heads;
-    description.head_dim = attention->head_dim;
-    description.window_size = attention->window.max_size;
+  for (const MixerSpec& mixer : layer.mixers) {
+    if (!description.mixer.empty()) description.mixer += " beside ";
+    description.mixer += std::visit([](const auto& kind) { return mixer_name(kind); }, mixer.kind);
+    std::visit([&](const auto& kind) { describe_mixer(kind, description); }, mixer.kind);
   }
-  if (const auto* gated = std::get_if<GatedFfnSpec>(&layer.ffn)) {
-    description.ffn = std::string("gated ") + activation_name(gated->activation);
-    description.ffn_width = gated->width;
-  }
+  if (layer.ffn) std::visit([&](const auto& ffn) { describe_ffn(ffn, description); }, *layer.ffn);
   return description;
 }
 
@@ -115,8 +153,9 @@ Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& op
   if (options.kv_window_size != 0) cache.window = {options.kv_window_size, options.kv_window_keep};
   cache.max_context = options.max_context != 0 ? options.max_context : spec.max_positions;
   cache.prefill_rows = prefill_rows;
-  return butter::plan_caches({static_cast<int>(spec.layers.size()), kv_layers(spec), window_classes(spec)},
-                             cache);
+  cache.state_snapshots = options.state_snapshots;
+  return butter::plan_caches(
+      {static_cast<int>(spec.layers.size()), kv_layers(spec), window_classes(spec), state_layers(spec)}, cache);
 }
 
 std::vector<std::string> cache_format_names() {

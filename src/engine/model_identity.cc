@@ -49,12 +49,38 @@ void add_mixer(Hasher& hasher, const AttentionSpec& attention) {
   hasher.add(attention.rope_table.value_or(-1), attention.window.max_size, attention.window.keep);
   for (const LinearSpec* linear : {&attention.q, &attention.k, &attention.v, &attention.o})
     hasher.add(linear->bias.has_value());
+  hasher.add(attention.gate.has_value(), attention.sinks.has_value());
   add_norm(hasher, attention.q_norm);
   add_norm(hasher, attention.k_norm);
 }
+void add_mixer(Hasher& hasher, const Mamba1Spec& mamba) {
+  hasher.add(mamba.width, mamba.state_size, mamba.dt_rank, mamba.conv.taps);
+}
+void add_mixer(Hasher& hasher, const Mamba2Spec& mamba) {
+  hasher.add(mamba.heads, mamba.head_dim, mamba.groups, mamba.state_size, mamba.conv.taps);
+  hasher.add(mamba.dt_min, mamba.dt_max, static_cast<int>(mamba.output), mamba.norm_groups);
+  for (const float multiplier : mamba.multipliers) hasher.add(multiplier);
+}
+void add_mixer(Hasher& hasher, const DeltaNetSpec& delta) {
+  hasher.add(delta.key_heads, delta.value_heads, delta.key_dim, delta.value_dim, delta.conv.taps, delta.tiled);
+}
 
+void add_function(Hasher& hasher, const GateFunction& function) {
+  hasher.add(static_cast<int>(function.activation), function.multiplier, function.limit, function.alpha);
+}
 void add_ffn(Hasher& hasher, const GatedFfnSpec& ffn) {
-  hasher.add(ffn.width, static_cast<int>(ffn.activation));
+  hasher.add(ffn.width, ffn.multiplier);
+  add_function(hasher, ffn.function);
+}
+void add_ffn(Hasher& hasher, const PlainFfnSpec& ffn) {
+  hasher.add(ffn.width);
+}
+void add_ffn(Hasher& hasher, const ExpertsSpec& ffn) {
+  const Routing& routing = ffn.routing;
+  hasher.add(static_cast<int>(routing.score), routing.experts, routing.chosen, routing.groups,
+             routing.chosen_groups, routing.normalise, routing.scale);
+  hasher.add(ffn.width, uint64_t{ffn.shared.index()});
+  add_function(hasher, ffn.function);
 }
 
 void add_spec(Hasher& hasher, const ModelSpec& spec) {
@@ -67,9 +93,12 @@ void add_spec(Hasher& hasher, const ModelSpec& spec) {
   }
   for (const LayerSpec& layer : spec.layers) {
     add_norm(hasher, layer.pre_norm);
-    std::visit([&](const auto& mixer) { add_mixer(hasher, mixer); }, layer.mixer);
+    for (const MixerSpec& mixer : layer.mixers) {
+      hasher.add(mixer.in_multiplier, mixer.out_multiplier);
+      std::visit([&](const auto& kind) { add_mixer(hasher, kind); }, mixer.kind);
+    }
     add_norm(hasher, layer.ffn_norm);
-    std::visit([&](const auto& ffn) { add_ffn(hasher, ffn); }, layer.ffn);
+    if (layer.ffn) std::visit([&](const auto& ffn) { add_ffn(hasher, ffn); }, *layer.ffn);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "families/rope.h"
@@ -96,7 +97,8 @@ Result<DenseConfig> read_hf(const FamilySource& source, const DenseDefaults& def
   BUTTER_ASSIGN(config.activation, read_activation(attributes, defaults));
   BUTTER_ASSIGN(config.tied, attributes.get_bool_or("tie_word_embeddings", defaults.tied));
   BUTTER_ASSIGN(RopeTable rope,
-                read_hf_rope(attributes, config.head_dim, defaults.rope_theta, config.max_positions));
+                read_hf_rope(attributes, config.head_dim, {defaults.rope_theta, defaults.partial_rotary},
+                             config.max_positions));
   config.ropes.push_back(std::move(rope));
   return config;
 }
@@ -113,15 +115,35 @@ Result<int> gguf_vocabulary(const FamilySource& source, const std::string& prefi
   return static_cast<int>(embedding->shape[0]);
 }
 
+// A number that some files state for each layer, 0 where a layer has no such part: the largest.
+Result<int> read_largest(const Attributes& attributes, const std::string& key, int64_t otherwise,
+                         int64_t max) {
+  if (attributes.kind(key) != AttributeKind::kArray)
+    return require_small_or(attributes, key, otherwise, max);
+  BUTTER_ASSIGN(const auto values, attributes.get_int_or_ints(key));
+  int64_t largest = 0;
+  for (const int64_t value : values) {
+    if (value < 0 || value > max) {
+      return fail(StatusCode::kCorrupt, "{} has {}; 0 to {} is expected", key, value, max);
+    }
+    largest = std::max(largest, value);
+  }
+  return static_cast<int>(largest > 0 ? largest : otherwise);
+}
+
 Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& defaults) {
   const Attributes& attributes = source.config;
   const std::string prefix = source.model_type + ".";
   DenseConfig config;
   BUTTER_ASSIGN(config.hidden, require_small(attributes, prefix + "embedding_length", kMaxWidth));
   BUTTER_ASSIGN(config.layers, require_small(attributes, prefix + "block_count", kMaxLayers));
+  // Blocks that predict further tokens stand behind the model's own.
+  BUTTER_ASSIGN(const int64_t predicting, attributes.require_int_or(prefix + "nextn_predict_layers", 0, 0,
+                                                                    config.layers - 1));
+  config.layers -= static_cast<int>(predicting);
   BUTTER_ASSIGN(config.heads, require_small(attributes, prefix + "attention.head_count", kMaxWidth));
   BUTTER_ASSIGN(config.kv_heads,
-                require_small_or(attributes, prefix + "attention.head_count_kv", config.heads, kMaxWidth));
+                read_largest(attributes, prefix + "attention.head_count_kv", config.heads, kMaxWidth));
   const std::string head_dim_key = prefix + "attention.key_length";
   if (attributes.kind(head_dim_key) == AttributeKind::kAbsent) {
     DenseDefaults without_number = defaults;
@@ -131,7 +153,12 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
     BUTTER_ASSIGN(config.head_dim, require_small(attributes, head_dim_key, kMaxWidth));
   }
   BUTTER_TRY(check_heads(config, attributes));
-  BUTTER_ASSIGN(config.ffn, require_small(attributes, prefix + "feed_forward_length", kMaxWidth));
+  const char* ffn_key = defaults.experts_only ? "expert_feed_forward_length" : "feed_forward_length";
+  if (attributes.kind(prefix + ffn_key) == AttributeKind::kArray) {
+    BUTTER_ASSIGN(config.ffn, read_largest(attributes, prefix + ffn_key, 1, kMaxWidth));
+  } else {
+    BUTTER_ASSIGN(config.ffn, require_small(attributes, prefix + ffn_key, kMaxWidth));
+  }
   BUTTER_ASSIGN(config.vocabulary, gguf_vocabulary(source, prefix));
   BUTTER_ASSIGN(config.max_positions,
                 attributes.require_int_or(prefix + "context_length", 2048, 1, kMaxPositions));
@@ -139,33 +166,30 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
                                                               defaults.norm_eps, 0, 1));
   config.norm_eps = static_cast<float>(eps);
   config.tied = !source.has_tensor("output.weight");
-  BUTTER_ASSIGN(RopeTable rope, read_gguf_rope(source, prefix, config.head_dim, defaults.rope_theta));
+  BUTTER_ASSIGN(RopeTable rope, read_gguf_rope(source, prefix, config.head_dim,
+                                                      {defaults.rope_theta, defaults.partial_rotary,
+                                                       defaults.truncate_yarn}));
   config.ropes.push_back(std::move(rope));
   return config;
-}
-
-// What stands before "layers.0" in names of a Hugging Face file: models of several parts keep their text
-// model deeper.
-std::string find_prefix(const FamilySource& source) {
-  for (const char* prefix : {"model.", "model.language_model.", "language_model.model."}) {
-    if (source.has_tensor(std::string(prefix) + "layers.0.input_layernorm.weight")) return prefix;
-  }
-  return "model.";
 }
 
 // Names, shapes and traits of one file, put together layer by layer.
 class SpecBuilder {
  public:
   SpecBuilder(const FamilySource& source, const DenseConfig& config)
-      : source_(source), config_(config), prefix_(find_prefix(source)) {}
+      : source_(source),
+        config_(config),
+        prefix_(find_prefix(source, {"model.", "model.language_model.", "language_model.model."},
+                            "layers.0.input_layernorm.weight")) {}
 
-  ModelSpec build() const {
+  Result<ModelSpec> build(const EditLayer& edit) const {
     ModelSpec spec;
     spec.vocabulary = config_.vocabulary;
     spec.hidden = config_.hidden;
     spec.max_positions = config_.max_positions;
     spec.embedding = weight(TensorRole::kEmbedding, -1, Shape{config_.vocabulary, config_.hidden});
-    if (!tied()) spec.head = weight(TensorRole::kHead, -1, Shape{config_.vocabulary, config_.hidden});
+    const TensorRef head = weight(TensorRole::kHead, -1, Shape{config_.vocabulary, config_.hidden});
+    spec.head = head_or_tied(source_, head.name, head.shape, config_.tied);
     spec.final_norm = norm(TensorRole::kFinalNorm, -1, config_.hidden);
     if (config_.plain_final_norm) spec.final_norm.centred = false;
     if (config_.embedding_norm) spec.embedding_norm = NormSpec{std::nullopt, config_.norm_eps, false};
@@ -173,27 +197,23 @@ class SpecBuilder {
     spec.embedding_scale = config_.embedding_scale;
     spec.logit_multiplier = config_.logit_multiplier;
     spec.logit_cap = config_.logit_cap;
-    for (int layer = 0; layer < config_.layers; ++layer) spec.layers.push_back(layer_spec(layer));
-    spec.kv_dtype = kv_dtype(spec.embedding);
+    for (int layer = 0; layer < config_.layers; ++layer) {
+      spec.layers.push_back(layer_spec(layer));
+      const TensorNames names(source_, fmt::format("{}layers.{}.", prefix_, layer),
+                              fmt::format("blk.{}.", layer));
+      if (edit) BUTTER_TRY(edit(names, layer, spec.layers.back()));
+    }
+    spec.kv_dtype = raw_kv_dtype(source_, spec.embedding);
     return spec;
   }
 
  private:
-  // A flag that says untied does not hold where there is no head tensor.
-  bool tied() const {
-    const std::string head = name(TensorRole::kHead, -1) + ".weight";
-    return config_.tied || (source_.checkpoint != nullptr && !source_.has_tensor(head));
-  }
-
-  // Raw rows in the checkpoint's own 16-bit type; fp16 where it has none.
-  DType kv_dtype(const TensorRef& embedding) const {
-    const TensorView* view = source_.checkpoint ? source_.checkpoint->find_tensor(embedding.name) : nullptr;
-    return view != nullptr && view->dtype == DType::kBF16 ? DType::kBF16 : DType::kF16;
-  }
-
   std::string name(TensorRole role, int layer) const {
     const std::string usual = tensor_name(source_.format, role, layer);
-    if (source_.gguf()) return usual;
+    if (source_.gguf()) {
+      const auto own = config_.gguf_names.find(role);
+      return own == config_.gguf_names.end() ? usual : fmt::format("blk.{}.{}", layer, own->second);
+    }
     if (const auto own = config_.hf_names.find(role); own != config_.hf_names.end())
       return layer < 0 ? own->second : fmt::format("{}layers.{}.{}", prefix_, layer, own->second);
     constexpr std::string_view kUsual = "model.", kDeepest = "language_model.";
@@ -222,7 +242,7 @@ class SpecBuilder {
   LinearSpec rows_of(TensorRole role, int layer, int out, int in, int first, int all) const {
     LinearSpec spec = linear(role, layer, out, in, false);
     spec.weight.first_row = first;
-    spec.weight.stored_rows = all;
+    spec.weight.stored = Shape{all, in};
     return spec;
   }
 
@@ -239,7 +259,7 @@ class SpecBuilder {
   LayerSpec layer_spec(int layer) const {
     LayerSpec spec;
     spec.pre_norm = norm(TensorRole::kPreNorm, layer, config_.hidden);
-    spec.mixer = attention(layer);
+    spec.mixers.push_back({attention(layer)});
     spec.ffn_norm = norm(TensorRole::kFfnNorm, layer, config_.hidden);
     spec.ffn = ffn(layer);
     if (config_.post_norms) {
@@ -275,6 +295,25 @@ class SpecBuilder {
     return spec;
   }
 
+  // The query rows of each head, followed by its gate rows, in one tensor.
+  void split_gated_q(AttentionSpec& spec) const {
+    const int width = config_.heads * config_.head_dim;
+    spec.gate = spec.q;
+    for (LinearSpec* half : {&spec.q, &*spec.gate}) {
+      half->weight.stored = Shape{2 * width, config_.hidden};
+      half->weight.group_rows = 2 * config_.head_dim;
+      half->weight.group_take = config_.head_dim;
+    }
+    spec.gate->weight.first_row = config_.head_dim;
+    if (!spec.q.bias) return;
+    for (LinearSpec* half : {&spec.q, &*spec.gate}) {
+      half->bias->stored = Shape{2 * width};
+      half->bias->group_rows = 2 * config_.head_dim;
+      half->bias->group_take = config_.head_dim;
+    }
+    spec.gate->bias->first_row = config_.head_dim;
+  }
+
   void add_qkv(int layer, AttentionSpec& spec) const {
     const int q_width = config_.heads * config_.head_dim, kv_width = config_.kv_heads * config_.head_dim;
     if (config_.fused_qkv) {
@@ -285,6 +324,7 @@ class SpecBuilder {
       return;
     }
     spec.q = rotated_linear(TensorRole::kQ, layer, config_.heads);
+    if (config_.gated_q) split_gated_q(spec);
     spec.k = rotated_linear(TensorRole::kK, layer, config_.kv_heads);
     spec.v = linear(TensorRole::kV, layer, kv_width, config_.hidden, config_.qkv_bias);
   }
@@ -292,7 +332,7 @@ class SpecBuilder {
   GatedFfnSpec ffn(int layer) const {
     GatedFfnSpec spec;
     spec.width = config_.ffn;
-    spec.activation = config_.activation;
+    spec.function = config_.activation;
     if (config_.fused_gate_up) {
       spec.gate = rows_of(TensorRole::kGateUp, layer, config_.ffn, config_.hidden, 0, 2 * config_.ffn);
       spec.up =
@@ -316,8 +356,8 @@ Result<DenseConfig> read_dense(const FamilySource& source, const DenseDefaults& 
   return source.gguf() ? read_gguf(source, defaults) : read_hf(source, defaults);
 }
 
-Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config) {
-  return SpecBuilder(source, config).build();
+Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config, const EditLayer& edit) {
+  return SpecBuilder(source, config).build(edit);
 }
 
 Result<std::span<const std::string_view>> read_layer_types(const Attributes& config, int layers) {
@@ -343,20 +383,27 @@ Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int laye
   return sliding;
 }
 
-Result<std::vector<Window>> read_optional_windows(const FamilySource& source, int layers) {
-  std::vector<Window> windows(static_cast<size_t>(layers));
-  if (source.gguf()) return windows;
+Result<Window> read_optional_window(const FamilySource& source) {
+  if (source.gguf()) return Window{};
   const Attributes& attributes = source.config;
   BUTTER_ASSIGN(const bool use, attributes.get_bool_or("use_sliding_window", false));
-  if (!use || attributes.kind("sliding_window") == AttributeKind::kAbsent) return windows;
+  if (!use || attributes.kind("sliding_window") == AttributeKind::kAbsent) return Window{};
   BUTTER_ASSIGN(const int64_t width, attributes.require_int("sliding_window", 1, kMaxPositions));
+  return Window{width, 0};
+}
+
+Result<std::vector<Window>> read_optional_windows(const FamilySource& source, int layers) {
+  std::vector<Window> windows(static_cast<size_t>(layers));
+  BUTTER_ASSIGN(const Window window, read_optional_window(source));
+  if (window.none()) return windows;
+  const Attributes& attributes = source.config;
   BUTTER_ASSIGN(const auto sliding, read_sliding_layers(attributes, layers));
   if (!sliding.empty()) {
-    for (size_t i = 0; i < sliding.size(); ++i) windows[i] = sliding[i] ? Window{width, 0} : Window{};
+    for (size_t i = 0; i < sliding.size(); ++i) windows[i] = sliding[i] ? window : Window{};
     return windows;
   }
   BUTTER_ASSIGN(const int64_t first, attributes.require_int_or("max_window_layers", 28, 0, kMaxLayers));
-  for (int64_t i = first; i < layers; ++i) windows[static_cast<size_t>(i)] = Window{width, 0};
+  for (int64_t i = first; i < layers; ++i) windows[static_cast<size_t>(i)] = window;
   return windows;
 }
 

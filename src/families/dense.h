@@ -4,6 +4,7 @@
 // standard tensor names of the file's format (families.md sections 5 and 6).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -37,6 +38,7 @@ struct DenseConfig {
   bool qk_norm = false;
   bool weightless_qk_norm = false;
   int output_gate = 0;            // rows of attention's output gate: heads, or heads · head_dim; 0: none
+  bool gated_q = false;           // q's tensor has the rows of a gate a channel behind each head's
   bool fused_qkv = false;         // q, k and v rows in one tensor
   bool fused_gate_up = false;     // gate and up rows
   bool centred_norms = false;     // all multiply by 1 + w
@@ -55,6 +57,7 @@ struct DenseConfig {
 
   // Hugging Face names that are not the standard ones: "model.norm"; of layers, "mlp.gate_proj".
   std::map<TensorRole, const char*> hf_names;
+  std::map<TensorRole, const char*> gguf_names;  // of layers: "post_attention_norm"
 };
 
 // Values that a key gets when it is absent; each family has its own.
@@ -63,23 +66,33 @@ struct DenseDefaults {
   int head_dim = 0;  // 0: hidden / heads
   double norm_eps = 1e-6;
   double rope_theta = 10000;
+  double partial_rotary = 1;
+  bool truncate_yarn = true;  // where the file does not say
   bool tied = false;
   // Keys of config.json.
   const char* ffn_key = "intermediate_size";
   const char* activation_key = "hidden_act";
   const char* activation = "silu";
+  bool experts_only = false;  // no layer has a feed-forward without experts: GGUF files do not state its width
 };
 
 Result<DenseConfig> read_dense(const FamilySource& source, const DenseDefaults& defaults);
 
+// Changes a layer that was made with standard names: another mixer, experts. `names` are the layer's.
+using EditLayer = std::function<Status(const TensorNames& names, int layer, LayerSpec& spec)>;
+
 // The spec with standard tensor names.
-Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config);
+Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config,
+                             const EditLayer& edit = nullptr);
 
 // layer_types, one for each layer; nothing where the key is absent.
 Result<std::span<const std::string_view>> read_layer_types(const Attributes& config, int layers);
 
 // Whether each layer is a sliding one, as layer_types says; nothing where the key is absent.
 Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int layers);
+
+// The window of Qwen configs: only with use_sliding_window.
+Result<Window> read_optional_window(const FamilySource& source);
 
 // Windows of Qwen configs: only with use_sliding_window, in layers from max_window_layers on, or as
 // layer_types says (families.md 6.3).

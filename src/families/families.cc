@@ -2,11 +2,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "families/falcon.h"
 #include "families/family.h"
 #include "families/gemma.h"
+#include "families/gpt_oss.h"
 #include "families/granite.h"
+#include "families/jamba.h"
 #include "families/llama.h"
+#include "families/mamba.h"
 #include "families/muse.h"
+#include "families/nemotron.h"
 #include "families/phi.h"
 #include "families/qwen.h"
 #include "families/smollm.h"
@@ -34,7 +39,32 @@ const std::vector<Family>& families() {
        {"MuseGlimmerForConditionalGeneration"},
        {"muse-glimmer"},
        muse_glimmer_spec},
-      {"granite", {"granitemoehybrid"}, {"GraniteMoeHybridForCausalLM"}, {"granite"}, granite_spec},
+      {"granite",
+       {"granitemoehybrid"},
+       {"GraniteMoeHybridForCausalLM"},
+       {"granite", "granitemoe", "granitehybrid"},
+       granite_spec},
+      {"qwen3_moe", {"qwen3_moe"}, {"Qwen3MoeForCausalLM"}, {"qwen3moe"}, qwen3_moe_spec},
+      {"qwen3_next", {"qwen3_next"}, {"Qwen3NextForCausalLM"}, {"qwen3next"}, qwen3_next_spec},
+      {"qwen3_5",
+       {"qwen3_5_text", "qwen3_5"},
+       {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"},
+       {"qwen35"},
+       qwen3_5_spec},
+      {"qwen3_5_moe",
+       {"qwen3_5_moe_text", "qwen3_5_moe"},
+       {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"},
+       {"qwen35moe"},
+       qwen3_5_moe_spec},
+      {"gpt_oss", {"gpt_oss"}, {"GptOssForCausalLM"}, {"gpt-oss"}, gpt_oss_spec},
+      {"mamba2", {"mamba2"}, {"Mamba2ForCausalLM"}, {"mamba2"}, mamba2_spec},
+      {"nemotron_h",
+       {"nemotron_h"},
+       {"NemotronHForCausalLM"},
+       {"nemotron_h", "nemotron_h_moe"},
+       nemotron_h_spec},
+      {"jamba", {"jamba"}, {"JambaForCausalLM"}, {"jamba"}, jamba_spec},
+      {"falcon_h1", {"falcon_h1"}, {"FalconH1ForCausalLM"}, {"falcon-h1"}, falcon_h1_spec},
   };
   return table;
 }

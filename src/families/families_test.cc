@@ -59,7 +59,7 @@ std::string refusal(const Result<ModelSpec>& spec) {
 }
 
 const AttentionSpec& attention(const ModelSpec& spec, size_t layer) {
-  return std::get<AttentionSpec>(spec.layers[layer].mixer);
+  return std::get<AttentionSpec>(spec.layers[layer].mixers[0].kind);
 }
 
 GgufWriter small_gguf() {
@@ -477,7 +477,7 @@ TEST(Families, FixturesKeepTheirOwn16BitType) {
     ASSERT_TRUE(spec) << name << ": " << spec.error().message();
     EXPECT_EQ(spec->kv_dtype, DType::kBF16);
     for (const LayerSpec& layer : spec->layers) {
-      const TensorRef& q = std::get<AttentionSpec>(layer.mixer).q.weight;
+      const TensorRef& q = std::get<AttentionSpec>(layer.mixers[0].kind).q.weight;
       EXPECT_TRUE(checkpoint->require_tensor(q.name, q.shape)) << name;
     }
   }

@@ -1,6 +1,10 @@
 #include "families/granite.h"
 
+#include <algorithm>
+
 #include "families/dense.h"
+#include "families/experts.h"
+#include "families/mamba.h"
 
 namespace butter {
 namespace {
@@ -37,50 +41,151 @@ Status read_gguf_multipliers(const Attributes& attributes, const std::string& pr
   return {};
 }
 
-// Layers that are not attention, and experts, come with other kinds of mixer and feed-forward.
-Status check_dense(const Attributes& config, int layers) {
-  BUTTER_ASSIGN(const int64_t experts, config.require_int_or("num_local_experts", 0, 0, 1 << 20));
-  if (experts > 0) {
-    return fail(StatusCode::kUnsupported,
-                "num_local_experts is {}; Granite models without experts are supported", experts);
+// Which layers are Mamba2; without a list, all are.
+Result<std::vector<bool>> read_mamba_layers(const FamilySource& source, int layers) {
+  std::vector<bool> mamba;
+  if (source.gguf()) {
+    const std::string key = source.model_type + ".attention.head_count_kv";
+    mamba.assign(static_cast<size_t>(layers), false);
+    if (source.config.kind(key) != AttributeKind::kArray) return mamba;
+    BUTTER_ASSIGN(const auto heads, source.config.get_ints(key));
+    if (heads.size() < mamba.size()) {
+      return fail(StatusCode::kCorrupt, "{} has {} entries; {}, one a layer, are expected", key, heads.size(),
+                  layers);
+    }
+    for (size_t i = 0; i < mamba.size(); ++i) mamba[i] = heads[i] == 0;
+    return mamba;
   }
-  if (config.kind("layer_types") == AttributeKind::kAbsent) {
-    return fail(
-        StatusCode::kUnsupported,
-        "layer_types is absent, which means Mamba2 layers; Granite models of attention layers alone are "
-        "supported");
-  }
-  BUTTER_ASSIGN(const auto types, read_layer_types(config, layers));
+  mamba.assign(static_cast<size_t>(layers), true);
+  BUTTER_ASSIGN(const auto types, read_layer_types(source.config, layers));
   for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] == "attention" || types[i] == "full_attention") continue;
-    return fail(StatusCode::kUnsupported,
-                "layer_types[{}] is \"{}\"; Granite models of attention layers alone are supported", i,
+    mamba[i] = types[i] == "mamba" || types[i] == "linear_attention";
+    if (mamba[i] || types[i] == "attention" || types[i] == "full_attention") continue;
+    return fail(StatusCode::kUnsupported, "layer_types[{}] is \"{}\"; mamba or attention is expected", i,
                 types[i]);
   }
+  return mamba;
+}
+
+struct GraniteConfig {
+  DenseConfig dense;
+  std::vector<bool> mamba_layers;
+  Mamba2Config mamba;
+  ExpertsConfig experts;
+
+  bool any_mamba() const {
+    return std::find(mamba_layers.begin(), mamba_layers.end(), true) != mamba_layers.end();
+  }
+};
+
+Status read_rope_use(const FamilySource& source, DenseConfig& config) {
+  bool turns = true;
+  if (source.gguf()) {
+    if (source.model_type == "granitehybrid") {
+      BUTTER_ASSIGN(turns, source.config.get_bool_or("granitehybrid.rope.scaling.finetuned", true));
+    }
+  } else {
+    BUTTER_ASSIGN(const std::string positions,
+                  source.config.get_string_or("position_embedding_type", "nope"));
+    turns = positions == "rope";
+  }
+  if (!turns) config.layer_ropes.assign(static_cast<size_t>(config.layers), std::nullopt);
   return {};
+}
+
+Result<GraniteConfig> read_config(const FamilySource& source) {
+  const Attributes& attributes = source.config;
+  DenseDefaults defaults;
+  defaults.ffn_key = "shared_intermediate_size";
+  GraniteConfig config;
+  BUTTER_ASSIGN(config.dense, read_dense(source, defaults));
+  config.dense.permuted_qk = source.gguf();
+  BUTTER_TRY(source.gguf() ? read_gguf_multipliers(attributes, source.model_type + ".", config.dense)
+                           : read_hf_multipliers(attributes, config.dense));
+  BUTTER_ASSIGN(config.dense.qkv_bias, attributes.get_bool_or("attention_bias", false));
+  config.dense.o_bias = config.dense.qkv_bias;
+  BUTTER_TRY(read_rope_use(source, config.dense));
+  BUTTER_ASSIGN(config.mamba_layers, read_mamba_layers(source, config.dense.layers));
+  if (config.any_mamba()) {
+    BUTTER_ASSIGN(const int64_t expand, attributes.require_int_or("mamba_expand", 2, 1, 64));
+    BUTTER_ASSIGN(config.mamba, read_mamba2(source, config.dense.hidden, {}, expand * config.dense.hidden));
+    config.mamba.norm_eps = config.dense.norm_eps;
+    if (!source.gguf()) BUTTER_TRY(read_dt_limit(attributes, config.mamba));
+  }
+  ExpertKeys keys;
+  keys.experts = "num_local_experts";
+  keys.width = "intermediate_size";
+  BUTTER_ASSIGN(config.experts, read_experts(source, config.dense.hidden, keys, {0, 8, config.dense.ffn, 0}));
+  // Converters of these state the width of the experts as that of feed-forwards.
+  if (source.gguf() && config.experts.routing.experts > 0) {
+    const std::string key = source.model_type + ".expert_feed_forward_length";
+    if (attributes.kind(key) == AttributeKind::kAbsent) config.experts.width = config.dense.ffn;
+  } else {
+    config.experts.shared_width = config.dense.ffn;
+  }
+  config.experts.routing.score = RouterScore::kSoftmaxOfBest;
+  config.experts.function = config.dense.activation;
+  return config;
+}
+
+// The feed-forward that every token sees: merged gate and up rows in the original files, two matrices in MLX
+// and GGUF ones.
+GatedFfnSpec shared_mlp(const TensorNames& names, const GraniteConfig& config, bool beside_experts) {
+  const int width = beside_experts ? config.experts.shared_width : config.dense.ffn;
+  const int hidden = config.dense.hidden;
+  GatedFfnSpec spec;
+  spec.width = width;
+  spec.function = config.dense.activation;
+  if (names.gguf() || !names.has({"shared_mlp.input_linear.weight"})) {
+    if (names.gguf() && names.has({"", "ffn_gate_shexp.weight"}))
+      return shared_expert(names, "", config.experts);
+    spec.gate = names.linear({"mlp.gate_proj", "ffn_gate"}, width, hidden);
+    spec.up = names.linear({"mlp.up_proj", "ffn_up"}, width, hidden);
+    spec.down = names.linear({"mlp.down_proj", "ffn_down"}, hidden, width);
+    if (names.has({"mlp.gate_proj.weight", "ffn_gate.weight"})) return spec;
+  }
+  const TensorNames::Name merged{"shared_mlp.input_linear"};
+  spec.gate = names.rows(merged, width, hidden, 0, 2 * width);
+  spec.up = names.rows(merged, width, hidden, width, 2 * width);
+  spec.down = names.linear({"shared_mlp.output_linear"}, hidden, width);
+  return spec;
+}
+
+ExpertsSpec granite_experts(const TensorNames& names, const GraniteConfig& config) {
+  const ExpertsConfig& experts = config.experts;
+  ExpertNames own;
+  own.stacked = "block_sparse_moe.switch_mlp.";
+  ExpertsSpec spec = experts_spec(names, "block_sparse_moe.router.layer", own, experts);
+  if (names.gguf() || names.has({"block_sparse_moe.switch_mlp.up_proj.weight"})) return spec;
+  const std::string in = names.full({"block_sparse_moe.input_linear.weight"}),
+                    out = names.full({"block_sparse_moe.output_linear.weight"});
+  for (int e = 0; e < experts.routing.experts; ++e) {
+    ExpertSpec& expert = spec.experts[static_cast<size_t>(e)];
+    expert.gate = stacked_rows(in, experts, e, experts.width, experts.hidden, 0, 2 * experts.width);
+    expert.up =
+        stacked_rows(in, experts, e, experts.width, experts.hidden, experts.width, 2 * experts.width);
+    expert.down = stacked_rows(out, experts, e, experts.hidden, experts.width, 0, experts.hidden);
+  }
+  return spec;
 }
 
 }  // namespace
 
 Result<ModelSpec> granite_spec(const FamilySource& source) {
-  DenseDefaults defaults;
-  defaults.ffn_key = "shared_intermediate_size";
-  BUTTER_ASSIGN(DenseConfig config, read_dense(source, defaults));
-  config.permuted_qk = source.gguf();
-  if (source.gguf()) {
-    BUTTER_TRY(read_gguf_multipliers(source.config, source.model_type + ".", config));
-    return dense_spec(source, config);
-  }
-  BUTTER_TRY(check_dense(source.config, config.layers));
-  BUTTER_TRY(read_hf_multipliers(source.config, config));
-  BUTTER_ASSIGN(config.qkv_bias, source.config.get_bool_or("attention_bias", false));
-  config.o_bias = config.qkv_bias;
-  BUTTER_ASSIGN(const std::string positions, source.config.get_string_or("position_embedding_type", "nope"));
-  if (positions != "rope") config.layer_ropes.assign(static_cast<size_t>(config.layers), std::nullopt);
-  config.fused_gate_up = true;
-  config.hf_names = {{TensorRole::kGateUp, "shared_mlp.input_linear"},
-                     {TensorRole::kDown, "shared_mlp.output_linear"}};
-  return dense_spec(source, config);
+  BUTTER_ASSIGN(const GraniteConfig config, read_config(source));
+  const bool has_experts = config.experts.routing.experts > 0;
+  return dense_spec(source, config.dense, [&](const TensorNames& names, int layer, LayerSpec& spec) -> Status {
+    if (config.mamba_layers[static_cast<size_t>(layer)])
+      spec.mixers = {{mamba2_mixer(names.within("mamba."), config.mamba)}};
+    if (!has_experts) {
+      spec.ffn = shared_mlp(names, config, false);
+      return {};
+    }
+    ExpertsSpec ffn = granite_experts(names, config);
+    if (config.experts.shared_width > 0) ffn.shared = shared_mlp(names, config, true);
+    spec.ffn = std::move(ffn);
+    return {};
+  });
 }
 
 }  // namespace butter

@@ -1,4 +1,4 @@
-// Qwen2 and Qwen2.5: biases on q, k and v. Qwen3: per-head norms of q and k (families.md 6.3, 6.4).
+// Qwen2 and Qwen3 (families.md 6.3, 6.4), Qwen3-MoE (6.5), Qwen3-Next (6.6), Qwen3.5 and its MoE (6.7, 6.8).
 #pragma once
 
 #include "families/family.h"
@@ -7,5 +7,9 @@ namespace butter {
 
 Result<ModelSpec> qwen2_spec(const FamilySource& source);
 Result<ModelSpec> qwen3_spec(const FamilySource& source);
+Result<ModelSpec> qwen3_moe_spec(const FamilySource& source);
+Result<ModelSpec> qwen3_next_spec(const FamilySource& source);
+Result<ModelSpec> qwen3_5_spec(const FamilySource& source);
+Result<ModelSpec> qwen3_5_moe_spec(const FamilySource& source);
 
 }  // namespace butter

@@ -105,7 +105,7 @@ Status read_hf_yarn(const Attributes& scaling, double theta, int64_t max_positio
 
 }  // namespace
 
-Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double default_theta,
+Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, const RopeDefaults& defaults,
                                int64_t max_positions) {
   Attributes scaling;
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
@@ -115,8 +115,9 @@ Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double de
     }
   }
   BUTTER_ASSIGN(const double outer_theta,
-                config.require_float_or("rope_theta", default_theta, 1e-3, kMaxTheta));
-  BUTTER_ASSIGN(const double outer_partial, config.require_float_or("partial_rotary_factor", 1, 0, 1));
+                config.require_float_or("rope_theta", defaults.theta, 1e-3, kMaxTheta));
+  BUTTER_ASSIGN(const double outer_partial,
+                config.require_float_or("partial_rotary_factor", defaults.partial, 0, 1));
   return read_hf_rope_object(scaling, head_dim, {outer_theta, outer_partial}, max_positions);
 }
 
@@ -151,12 +152,13 @@ Result<RopeTable> read_hf_rope_object(const Attributes& scaling, int head_dim, c
 }
 
 Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& prefix, int head_dim,
-                                 double default_theta) {
+                                 const RopeDefaults& defaults) {
   const Attributes& config = source.config;
   BUTTER_ASSIGN(const double theta,
-                config.require_float_or(prefix + "rope.freq_base", default_theta, 1e-3, kMaxTheta));
+                config.require_float_or(prefix + "rope.freq_base", defaults.theta, 1e-3, kMaxTheta));
   BUTTER_ASSIGN(const int64_t rotary,
-                config.require_int_or(prefix + "rope.dimension_count", head_dim, 0, 1 << 20));
+                config.require_int_or(prefix + "rope.dimension_count",
+                                      static_cast<int64_t>(head_dim * defaults.partial), 0, 1 << 20));
   BUTTER_TRY(check_rotary(static_cast<int>(rotary), head_dim, prefix + "rope.dimension_count"));
   RopeTable table;
   table.inv_freq = plain_inv_freq(theta, static_cast<int>(rotary));
@@ -169,6 +171,7 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
     YarnParameters yarn;
     yarn.theta = theta;
     yarn.factor = factor;
+    yarn.truncate = defaults.truncate;
     BUTTER_ASSIGN(const double context, config.require_float_or(prefix + "context_length", 2048, 1, 1e12));
     BUTTER_ASSIGN(yarn.original,
                   config.require_float_or(prefix + "rope.scaling.original_context_length", context, 1, 1e12));

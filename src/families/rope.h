@@ -6,21 +6,23 @@
 
 namespace butter {
 
-// From config.json: rope_parameters, or rope_scaling with top-level rope_theta. `head_dim` and the partial
-// factor give the rotated width, which must be even.
-Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, double default_theta,
-                               int64_t max_positions);
-
-// From an object of rope parameters, which may say its own theta and partial factor.
 struct RopeDefaults {
   double theta = 10000;
   double partial = 1;
+  bool truncate = true;  // YaRN's ramp at whole pairs: not stated in GGUF files
 };
+
+// From config.json: rope_parameters, or rope_scaling with top-level rope_theta. `head_dim` and the partial
+// factor give the rotated width, which must be even.
+Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, const RopeDefaults& defaults,
+                               int64_t max_positions);
+
+// From an object of rope parameters, which may say its own theta and partial factor.
 Result<RopeTable> read_hf_rope_object(const Attributes& parameters, int head_dim,
                                       const RopeDefaults& defaults, int64_t max_positions);
 
 // From GGUF metadata (`prefix` is "llama.") and, where the file has one, the tensor rope_freqs of divisors.
 Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& prefix, int head_dim,
-                                 double default_theta);
+                                 const RopeDefaults& defaults);
 
 }  // namespace butter

@@ -5,7 +5,8 @@
 //
 //   out[r][h] = Σ_k softmax_k(scale · q[r][h]·K[kv][k]) · V[kv][k]   over the keys k that p sees
 //
-// Softmax and sums in float32. The rows of the step are already in the view's raw pages, and the pages that
+// and, where there are sinks, one score more in the softmax, sinks[h], that has no value. Softmax and sums in
+// float32. The rows of the step are already in the view's raw pages, and the pages that
 // the step fills are already sealed (attention before sealing would make answers depend on the chunk size).
 // The split of the work depends on positions only, never on threads or on the rows beside a row; partial
 // states merge in position order.
@@ -31,6 +32,7 @@ struct AttendBatch {
   float* out = nullptr;            // [rows of the step][q_heads * value_dim]
   int q_heads = 0;
   float scale = 1;
+  const float* sinks = nullptr;  // [q_heads] a score more for each head, without a value; or null
   Products products = Products::kExact;
 };
 

@@ -42,9 +42,22 @@ void NonFinite::report(int layer, int64_t position, int head) {
   }
 }
 
+// Instead of a head; layers have fewer.
+constexpr int kStatePlace = 0xfff;
+
+void NonFinite::report_state(int layer, int64_t position) {
+  report(layer, position, kStatePlace);
+}
+
 Status NonFinite::status() const {
   const uint64_t place = first_.load(std::memory_order_relaxed);
   if (place == kNothing) return {};
+  if ((place & 0xfff) == kStatePlace) {
+    return fail(StatusCode::kNumeric,
+                "layer {}, positions from {} on: the recurrent state is no finite number (the weights may be "
+                "damaged)",
+                place >> 48, (place >> 12) & 0xfffffffffu);
+  }
   return fail(
       StatusCode::kNumeric,
       "layer {}, KV head {}, position {}: a key or value is not a finite number that the cache can store "

@@ -16,6 +16,8 @@ class NonFinite {
  public:
   void reset() { first_.store(kNothing, std::memory_order_relaxed); }
   void report(int layer, int64_t position, int head);
+  // The recurrent state that a step from `position` on leaves.
+  void report_state(int layer, int64_t position);
   bool found() const { return first_.load(std::memory_order_relaxed) != kNothing; }
   // "layer 3, KV head 1, position 17: ... " as an error; nothing where none was found.
   Status status() const;

@@ -3,7 +3,7 @@
 // ReferenceDevice: float32 rows and arithmetic, scalar text: the specification. CpuDevice: the fast one.
 // A device runs one step at a time; the engine serialises them. start_step() validates everything first and
 // may return before the work is done; only finish_step() waits. A step that fails leaves the caches'
-// committed rows as they were: it wrote only rows that the sequences had not committed.
+// committed rows and state as they were: it wrote only what the sequences had not committed.
 #pragma once
 
 #include <functional>
@@ -46,6 +46,10 @@ struct StepSequence {
   int64_t position = 0;  // of the first row
   const KvScheme* scheme = nullptr;
   std::span<const ClassPages> classes;  // by window class
+  // Recurrent state (kernels/state_layout.h): read from `state`, or all zeros where that is null; written,
+  // whole, to `next_state`. Null where the model has none.
+  const std::byte* state = nullptr;
+  std::byte* next_state = nullptr;
 };
 
 struct StepInputs {

@@ -9,6 +9,9 @@ SlotId slot_of(const RopeOp& op) {
 SlotId slot_of(const LinearOp& op) {
   return op.parts[0].out;
 }
+SlotId slot_of(const ScaleRunsOp& op) {
+  return op.in_out;
+}
 SlotId slot_of(const WriteKvOp&) {
   return kNone;
 }

@@ -1,69 +1,154 @@
 #include "model/weights.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "core/check.h"
+#include "core/dequantise.h"
 
 namespace butter {
+namespace {
+
+// Rows of equal length: a matrix, or a vector as rows of one value each.
+struct Rows {
+  const std::byte* data = nullptr;
+  int64_t count = 0;
+  int64_t row_bytes = 0;
+};
+
+// Rows and columns of a stored matrix: its last two dimensions, those of 1 aside where it is transposed
+// (convolutions are stored as [channels, 1, taps] and [channels, taps, 1]).
+struct MatrixShape {
+  int64_t rows = 1;
+  int64_t columns = 1;
+};
+MatrixShape matrix_shape(const TensorRef& ref, const Shape& stored) {
+  Shape dims;
+  for (int i = 0; i < stored.rank(); ++i) {
+    if (!ref.transposed || stored[i] != 1) dims.append(stored[i]);
+  }
+  if (dims.rank() < 2) return {1, dims.rank() == 1 ? dims[0] : 1};
+  return {dims[dims.rank() - 2], dims[dims.rank() - 1]};
+}
+
+Rows stored_rows(const TensorRef& ref, const TensorView& stored) {
+  if (ref.shape.rank() == 1) {
+    const int64_t first = ref.matrix * stored.columns();
+    const int64_t bytes = dtype_info(stored.dtype).block_bytes;
+    return {stored.data + first * bytes, stored.shape.elements() - first, bytes};
+  }
+  const MatrixShape shape = matrix_shape(ref, stored.shape);
+  const int64_t row_bytes = dtype_bytes(stored.dtype, shape.columns);
+  return {stored.data + ref.matrix * shape.rows * row_bytes, shape.rows, row_bytes};
+}
+
+Result<Buffer> transpose(const TensorRef& ref, const TensorView& stored) {
+  const DTypeInfo& info = dtype_info(stored.dtype);
+  if (info.quantised) {
+    return fail(StatusCode::kUnsupported,
+                "{} is stored as {} with its rows as columns; F32, F16 or BF16 is expected", ref.name,
+                dtype_name(stored.dtype));
+  }
+  const MatrixShape shape = matrix_shape(ref, stored.shape);
+  const Rows from = stored_rows(ref, stored);
+  const auto value_bytes = static_cast<size_t>(info.block_bytes);
+  BUTTER_ASSIGN(Buffer buffer, Buffer::allocate(shape.rows * from.row_bytes));
+  std::byte* to = buffer.data();
+  for (int64_t column = 0; column < shape.columns; ++column) {
+    for (int64_t row = 0; row < shape.rows; ++row, to += value_bytes)
+      std::memcpy(to, from.data + row * from.row_bytes + column * info.block_bytes, value_bytes);
+  }
+  return buffer;
+}
+
+// Which stored row is row `row` of the reference.
+int64_t source_row(const TensorRef& ref, int64_t row) {
+  if (ref.permuted_heads > 0) {
+    // Back in the order of two halves: old row s·D/2 + i = stored row 2i + s, head by head.
+    const int64_t head_rows = ref.shape[0] / ref.permuted_heads, half = head_rows / 2;
+    const int64_t within = row % head_rows;
+    row += 2 * (within % half) + within / half - within;
+  }
+  if (ref.group_take > 0) row = row / ref.group_take * ref.group_rows + row % ref.group_take;
+  return ref.first_row + row;
+}
+
+Status check_permutation(const TensorRef& ref) {
+  if (ref.permuted_heads == 0) return {};
+  const int64_t head_rows = ref.shape[0] / ref.permuted_heads;
+  BUTTER_CHECK(ref.shape[0] % ref.permuted_heads == 0);
+  if (head_rows % 2 == 0) return {};
+  return fail(StatusCode::kUnsupported,
+              "{} has heads of {} rows; an even number is expected where rope pairs rows", ref.name,
+              head_rows);
+}
+
+// a of log(−a).
+Result<Buffer> undo_log(const TensorView& view) {
+  const int64_t count = view.shape.elements();
+  BUTTER_ASSIGN(Buffer buffer, Buffer::allocate(count * static_cast<int64_t>(sizeof(float))));
+  auto* values = reinterpret_cast<float*>(buffer.data());
+  dequantise_row(view.dtype, view.data, count, values);
+  for (int64_t i = 0; i < count; ++i) values[i] = -std::exp(values[i]);
+  return buffer;
+}
+
+}  // namespace
 
 WeightLoader::WeightLoader(Checkpoint& checkpoint, Device& device, Progress progress)
     : checkpoint_(checkpoint), device_(device), progress_(std::move(progress)) {}
 
-// Rows back in the order of two halves: old row s·D/2 + i = stored row 2i + s, head by head. Whole rows move,
-// so any type can be reordered.
-Result<TensorView> WeightLoader::unpermute(const TensorRef& ref, const TensorView& stored) {
-  const bool is_vector = stored.shape.rank() == 1;
-  const int64_t rows = is_vector ? stored.columns() : stored.rows();
-  const int64_t row_bytes = is_vector ? dtype_info(stored.dtype).block_bytes : stored.row_bytes();
-  const int64_t head_rows = rows / ref.permuted_heads;
-  BUTTER_CHECK(rows % ref.permuted_heads == 0);
-  if (head_rows % 2 != 0) {
-    return fail(StatusCode::kUnsupported,
-                "{} has heads of {} rows; an even number is expected where rope pairs rows", ref.name,
-                head_rows);
-  }
-  if (is_vector && dtype_info(stored.dtype).quantised) {
+// Whole rows move, so any type can be reordered; only vectors and transposed matrices must be floats.
+Result<WeightLoader::Loaded> WeightLoader::assemble(const TensorRef& ref, const TensorView& stored) const {
+  const bool is_vector = ref.shape.rank() == 1;
+  if ((is_vector || ref.log_decay) && dtype_info(stored.dtype).quantised) {
     return fail(StatusCode::kUnsupported, "{} is stored as {}; a vector is expected to be F32, F16 or BF16",
                 ref.name, dtype_name(stored.dtype));
   }
-  BUTTER_ASSIGN(Buffer buffer, Buffer::allocate(rows * row_bytes));
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t head = row / head_rows, within = row % head_rows;
-    const int64_t half = within / (head_rows / 2), pair = within % (head_rows / 2);
-    const int64_t from = head * head_rows + 2 * pair + half;
-    std::memcpy(buffer.data() + row * row_bytes, stored.data + from * row_bytes,
-                static_cast<size_t>(row_bytes));
+  BUTTER_TRY(check_permutation(ref));
+  Loaded loaded;
+  loaded.view.dtype = stored.dtype;
+  loaded.view.shape = ref.shape;
+  Rows rows = stored_rows(ref, stored);
+  std::optional<Buffer> turned;
+  if (ref.transposed) {
+    BUTTER_ASSIGN(turned, transpose(ref, stored));
+    const MatrixShape shape = matrix_shape(ref, stored.shape);
+    rows = {turned->data(), shape.columns, dtype_bytes(stored.dtype, shape.rows)};
   }
-  TensorView view = stored;
-  view.data = buffer.data();
-  buffers_.push_back(std::move(buffer));
-  return view;
-}
-
-// The rows of the checkpoint that a reference means.
-Result<TensorView> WeightLoader::find_rows(const TensorRef& ref) const {
-  if (ref.stored_rows == 0) return checkpoint_.require_tensor(ref.name, ref.shape);
-  BUTTER_CHECK(ref.shape.rank() == 2 && ref.first_row + ref.shape[0] <= ref.stored_rows);
-  BUTTER_ASSIGN(TensorView view, checkpoint_.require_tensor(ref.name, Shape{ref.stored_rows, ref.shape[1]}));
-  view.data = view.row(ref.first_row);
-  view.shape = ref.shape;
-  return view;
+  const int64_t count = ref.shape[0];
+  BUTTER_CHECK(source_row(ref, count - 1) < rows.count);
+  if (ref.permuted_heads > 0 || ref.group_take > 0) {
+    BUTTER_ASSIGN(loaded.buffer, Buffer::allocate(count * rows.row_bytes));
+    loaded.view.data = loaded.buffer->data();
+    for (int64_t row = 0; row < count; ++row) {
+      std::memcpy(loaded.buffer->data() + row * rows.row_bytes,
+                  rows.data + source_row(ref, row) * rows.row_bytes, static_cast<size_t>(rows.row_bytes));
+    }
+  } else {
+    loaded.view.data = rows.data + ref.first_row * rows.row_bytes;
+    loaded.buffer = std::move(turned);
+  }
+  if (ref.log_decay) {
+    BUTTER_ASSIGN(loaded.buffer, undo_log(loaded.view));
+    loaded.view.dtype = DType::kF32;
+    loaded.view.data = loaded.buffer->data();
+  }
+  return loaded;
 }
 
 Result<WeightId> WeightLoader::load(const TensorRef& ref, LoadFn load_on_device) {
-  const std::pair key{ref.name, ref.first_row};
+  const std::tuple key{ref.name, ref.matrix, ref.first_row};
   if (const auto known = handles_.find(key); known != handles_.end()) return known->second;
-  BUTTER_ASSIGN(const TensorView stored, find_rows(ref));
-  const bool permuted = ref.permuted_heads > 0;
-  TensorView view = stored;
-  if (permuted) {
-    BUTTER_ASSIGN(view, unpermute(ref, stored));
-  }
-  BUTTER_ASSIGN(const Device::LoadedWeight weight, (device_.*load_on_device)(ref.name, view));
-  if (permuted && weight.copied) buffers_.pop_back();
-  if (weight.copied || permuted) checkpoint_.release_pages(stored);
+  BUTTER_ASSIGN(const TensorView stored,
+                checkpoint_.require_tensor(ref.name, ref.stored.rank() == 0 ? ref.shape : ref.stored));
+  BUTTER_ASSIGN(Loaded loaded, assemble(ref, stored));
+  BUTTER_ASSIGN(const Device::LoadedWeight weight, (device_.*load_on_device)(ref.name, loaded.view));
+  const bool moved = loaded.buffer.has_value();
+  if (moved && !weight.copied) buffers_.push_back(std::move(*loaded.buffer));
+  if (weight.copied || moved) checkpoint_.release_pages(moved ? stored : loaded.view);
   BUTTER_TRY(checkpoint_.check_undamaged());
-  done_bytes_ += stored.bytes();
+  done_bytes_ += loaded.view.bytes();
   if (progress_) progress_(done_bytes_);
   handles_[key] = weight.id;
   return weight.id;

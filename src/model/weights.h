@@ -1,14 +1,16 @@
 // WeightLoader: brings a checkpoint's tensors onto a device, in the order that the decoder asks for them.
 //
-// Checks the shape against the spec, undoes GGUF's row permutation, and lets go of the mapped pages of every
-// tensor that the device copied. A tensor that the device reads in place stays mapped, or, if its rows had to
-// be reordered, lives in a buffer that the store owns.
+// Checks the shape against the spec, brings the rows of a reference together, and lets go of the mapped pages
+// of every tensor that the device copied. A tensor that the device reads in place stays mapped, or, if its
+// rows had to be reordered, lives in a buffer that the loader owns.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,14 +37,19 @@ class WeightLoader {
  private:
   using LoadFn = Result<Device::LoadedWeight> (Device::*)(const std::string&, const TensorView&);
 
+  // What a reference means, and the buffer that holds it where it could not be left as it is stored.
+  struct Loaded {
+    TensorView view;
+    std::optional<Buffer> buffer;
+  };
+
   Result<WeightId> load(const TensorRef& ref, LoadFn load_on_device);
-  Result<TensorView> find_rows(const TensorRef& ref) const;
-  Result<TensorView> unpermute(const TensorRef& ref, const TensorView& stored);
+  Result<Loaded> assemble(const TensorRef& ref, const TensorView& stored) const;
 
   Checkpoint& checkpoint_;
   Device& device_;
   Progress progress_;
-  std::map<std::pair<std::string, int64_t>, WeightId> handles_;  // by name and first row
+  std::map<std::tuple<std::string, int64_t, int64_t>, WeightId> handles_;  // by name, matrix and first row
   std::vector<Buffer> buffers_;
   int64_t done_bytes_ = 0;
 };

@@ -120,7 +120,10 @@ std::string known_regex_classes() {
 }
 
 std::string word_character_pattern() {
-  return "[" + word_members() + "]";
+  std::string pattern = "[";
+  pattern += word_members();
+  pattern += ']';
+  return pattern;
 }
 
 std::string word_or_other_pattern() {

@@ -30,7 +30,7 @@ SequenceOptions short_sequence() {
   return options;
 }
 
-class GoldenTest : public testing::TestWithParam<const char*> {
+class GoldenTest : public testing::TestWithParam<std::string> {
  protected:
   GoldenTest() : fixture_(load_fixture(GetParam())) {
     for (int64_t r = 0; r < fixture_.logits.shape[0]; ++r) {
@@ -117,9 +117,8 @@ class GoldenTest : public testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenTest,
-                         testing::Values("llama", "llama3_scaled", "mistral_swa", "qwen2", "qwen3", "smollm3",
-                                         "phi3", "gemma3", "granite4_dense", "spark2_5", "muse_glimmer"),
-                         [](const auto& instance) { return std::string(instance.param); });
+                         testing::ValuesIn(fixture_names()),
+                         [](const auto& instance) { return instance.param; });
 
 // Families of which GGUF says all: its Llama architecture has no key for Mistral's window.
 class GgufGoldenTest : public GoldenTest {};
@@ -127,7 +126,7 @@ class GgufGoldenTest : public GoldenTest {};
 INSTANTIATE_TEST_SUITE_P(Families, GgufGoldenTest,
                          testing::Values("llama", "llama3_scaled", "qwen2", "qwen3", "smollm3", "phi3",
                                          "gemma3", "granite4_dense", "muse_glimmer"),
-                         [](const auto& instance) { return std::string(instance.param); });
+                         [](const auto& instance) { return instance.param; });
 
 TEST_P(GoldenTest, ReferenceDeviceGivesTheRecordedLogits) {
   const auto engine = load_engine(tiny_options(fixture_.folder, "reference"));

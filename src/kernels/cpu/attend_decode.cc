@@ -377,6 +377,7 @@ void DecodeWorker::merge_rows(const RoundPlanner& round) {
     const int head = static_cast<int>(item % shape_.kv_heads);
     const KvScheme& scheme = plan.sequence->view.scheme;
     clear(merged, group_);
+    if (batch_.sinks != nullptr) start_with_sinks(batch_.sinks + head * group_, group_, merged);
     const int64_t raw_part = plan.first_part + plan.parts - 1;
     for (int64_t index = plan.first_part; index < raw_part; ++index) merge(merged, part(index, head), group_);
     scheme.value->cpu(isa_)->finish(shape_.row_shape(Side::kValue, scheme), group_, merged.acc);

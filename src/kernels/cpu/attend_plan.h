@@ -12,6 +12,14 @@ namespace butter::cpu {
 
 constexpr float kLog2E = 1.44269504f;  // scores are base-2 logarithms: folded into the queries
 
+// The states of `heads` queries that have seen their sinks and nothing else: a score each, without a value.
+inline void start_with_sinks(const float* sinks, int heads, const SoftmaxState& state) {
+  for (int h = 0; h < heads; ++h) {
+    state.max[h] = sinks[h] * kLog2E;
+    state.sum[h] = 1;
+  }
+}
+
 // --- decode: ranges of pages ---------------------------------------------------------------------
 // A row's sealed pages are cut into ranges, by their number alone, so that many workers share one row; each
 // range has a partial softmax state, and they merge in order.

@@ -96,6 +96,11 @@ void PrefillWorker::start(const Block& block) {
   std::fill(scratch_.sum, scratch_.sum + padded, 0.0f);
   std::fill(scratch_.acc, scratch_.acc + padded * stride(), 0.0f);
   std::fill(scratch_.visible, scratch_.visible + padded, uint64_t{0});
+  if (batch_.sinks == nullptr) return;
+  for (int row = 0; row < rows_of(block); row += group_) {
+    start_with_sinks(batch_.sinks + block.head * group_, group_,
+                     {scratch_.max + row, scratch_.sum + row, nullptr, 0});
+  }
 }
 
 // Rows of a record into scratch_.page, [64][dim]; those that no query of the block sees become zeros, for

@@ -8,6 +8,7 @@
 //   rows
 //           every worker makes the input for itself, which is quicker than meeting at a barrier; then each
 //           owns a slice of the output columns
+//   experts and recurrent mixers, with barriers of their own inside
 //   seal, attend, scale, gather
 // Who does what depends on the number of workers; what is computed does not.
 #include <algorithm>
@@ -17,9 +18,12 @@
 #include "core/check.h"
 #include "kernels/cache_ops.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/experts.h"
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/recurrent.h"
 #include "kernels/cpu/weight_storage.h"
 #include "kernels/device.h"
+#include "kernels/reference/ops.h"
 #include "kernels/step_views.h"
 #include "kernels/vector_weights.h"
 
@@ -29,7 +33,7 @@ namespace {
 // Up to so many rows every worker prepares linear inputs for itself.
 constexpr int kPrivateRows = 4;
 
-enum class PhaseKind : uint8_t { kRows, kLinear, kSeal, kAttend, kScale, kGather };
+enum class PhaseKind : uint8_t { kRows, kLinear, kSeal, kAttend, kScale, kGather, kExperts, kRecurrent };
 
 struct Phase {
   PhaseKind kind = PhaseKind::kRows;
@@ -40,7 +44,18 @@ struct Phase {
 bool is_row_op(const Op& op) {
   return std::holds_alternative<EmbedOp>(op) || std::holds_alternative<RmsNormOp>(op) ||
          std::holds_alternative<RopeOp>(op) || std::holds_alternative<WriteKvOp>(op) ||
-         std::holds_alternative<ActivateMulOp>(op) || std::holds_alternative<AddOp>(op);
+         std::holds_alternative<ActivateMulOp>(op) || std::holds_alternative<AddOp>(op) ||
+         std::holds_alternative<ScaleRunsOp>(op) || std::holds_alternative<RouteOp>(op);
+}
+
+PhaseKind kind_of(const Op& op) {
+  if (std::holds_alternative<LinearOp>(op)) return PhaseKind::kLinear;
+  if (std::holds_alternative<SealOp>(op)) return PhaseKind::kSeal;
+  if (std::holds_alternative<AttendOp>(op)) return PhaseKind::kAttend;
+  if (std::holds_alternative<ScaleOp>(op)) return PhaseKind::kScale;
+  if (std::holds_alternative<GatherRowsOp>(op)) return PhaseKind::kGather;
+  if (std::holds_alternative<ExpertsOp>(op)) return PhaseKind::kExperts;
+  return is_row_op(op) ? PhaseKind::kRows : PhaseKind::kRecurrent;
 }
 
 // The slot that a norm or activation writes; kNone for other ops.
@@ -70,11 +85,7 @@ std::vector<Phase> group_phases(const std::vector<Op>& ops) {
         ++phase.end;
     } else {
       phase.end = i + 1;
-      if (std::holds_alternative<LinearOp>(ops[i])) phase.kind = PhaseKind::kLinear;
-      if (std::holds_alternative<SealOp>(ops[i])) phase.kind = PhaseKind::kSeal;
-      if (std::holds_alternative<AttendOp>(ops[i])) phase.kind = PhaseKind::kAttend;
-      if (std::holds_alternative<ScaleOp>(ops[i])) phase.kind = PhaseKind::kScale;
-      if (std::holds_alternative<GatherRowsOp>(ops[i])) phase.kind = PhaseKind::kGather;
+      phase.kind = kind_of(ops[i]);
     }
     i = phase.end;
     phases.push_back(phase);
@@ -88,20 +99,25 @@ struct WorkspacePlan {
   std::vector<int64_t> angles;  // a rope table each: cos and sin of every row
   int64_t input = 0;            // a linear input that workers share
   int64_t attend = 0;
+  int64_t experts = 0;
   int64_t kv = 0;
   // Of each worker.
   int64_t private_rows = 0;
   int64_t private_input = 0;
   int64_t linear = 0;
   int64_t seal = 0;
+  int64_t route = 0;
+  int64_t recurrent = 0;
   int workers = 1;
 
   int64_t total() const {
-    int64_t bytes = Arena::piece_bytes(input) + Arena::piece_bytes(attend) + Arena::piece_bytes(kv);
+    int64_t bytes = Arena::piece_bytes(input) + Arena::piece_bytes(attend) + Arena::piece_bytes(experts) +
+                    Arena::piece_bytes(kv);
     for (int64_t slot : slots) bytes += Arena::piece_bytes(slot);
     for (int64_t table : angles) bytes += Arena::piece_bytes(table);
     return bytes + workers * (Arena::piece_bytes(private_rows) + Arena::piece_bytes(private_input) +
-                              Arena::piece_bytes(linear) + Arena::piece_bytes(seal));
+                              Arena::piece_bytes(linear) + Arena::piece_bytes(seal) +
+                              Arena::piece_bytes(route) + Arena::piece_bytes(recurrent));
   }
 };
 
@@ -110,12 +126,17 @@ struct WorkerScratch {
   std::byte* input = nullptr;
   std::byte* linear = nullptr;
   std::byte* seal = nullptr;
+  float* route = nullptr;
+  float* recurrent = nullptr;
 };
 
 class CpuProgram final : public PreparedProgram {
  public:
   CpuProgram(const Program& source, const StepLimits& step_limits)
-      : program(source), phases(group_phases(program.ops)), views(program, step_limits) {}
+      : program(source),
+        phases(group_phases(program.ops)),
+        views(program, step_limits),
+        states(state_layout(program.state_layers)) {}
 
   int64_t workspace_bytes() const override { return workspace.capacity(); }
   const float* logits() const override { return slots[static_cast<size_t>(program.logits)]; }
@@ -129,11 +150,13 @@ class CpuProgram final : public PreparedProgram {
   const Program program;
   const std::vector<Phase> phases;
   StepViews views;
+  const StateLayout states;
   Arena workspace;
   std::vector<float*> slots;
   std::vector<float*> angles;
   std::byte* input = nullptr;
   std::byte* attend = nullptr;
+  std::byte* experts = nullptr;
   std::byte* kv = nullptr;
   std::vector<WorkerScratch> workers;
   NonFinite non_finite;
@@ -165,6 +188,7 @@ class CpuDevice final : public Device {
       : isa_(isa),
         precise_(precise),
         elementwise_(cpu::elementwise(isa)),
+        recurrent_(cpu::recurrent(isa)),
         convert_{elementwise_.to_f16, elementwise_.to_bf16, elementwise_.copy},
         pool_(threads) {
     info_ = {"cpu", isa_name(isa), pool_.threads()};
@@ -218,6 +242,7 @@ class CpuDevice final : public Device {
       prepared->angles.push_back(reinterpret_cast<float*>(arena.take(bytes)));
     prepared->input = arena.take(sizes.input);
     prepared->attend = arena.take(sizes.attend);
+    prepared->experts = arena.take(sizes.experts);
     prepared->kv = arena.take(sizes.kv);
     for (int i = 0; i < sizes.workers; ++i) {
       WorkerScratch scratch;
@@ -225,6 +250,8 @@ class CpuDevice final : public Device {
       scratch.input = arena.take(sizes.private_input);
       scratch.linear = arena.take(sizes.linear);
       scratch.seal = arena.take(sizes.seal);
+      scratch.route = reinterpret_cast<float*>(arena.take(sizes.route));
+      scratch.recurrent = reinterpret_cast<float*>(arena.take(sizes.recurrent));
       prepared->workers.push_back(scratch);
     }
     return std::unique_ptr<PreparedProgram>(std::move(prepared));
@@ -265,16 +292,36 @@ class CpuDevice final : public Device {
     for (const KvLayerShape& shape : program.kv_layers) {
       sizes.seal = std::max(sizes.seal, seal_scratch_bytes(shape));
     }
-    for (const Op& op : program.ops) {
-      const auto* attend = std::get_if<AttendOp>(&op);
-      if (attend == nullptr) continue;
-      const KvLayerShape& shape = program.kv_layers[static_cast<size_t>(attend->kv_layer)];
-      const AttendLimits attend_limits{limits.rows,   limits.max_positions, attend->q_heads, shape.kv_heads,
-                                       shape.key_dim, shape.value_dim,      pool_.threads()};
-      sizes.attend = std::max(sizes.attend, cpu::attend_scratch_bytes(attend_limits));
-    }
+    for (const Op& op : program.ops)
+      std::visit([&](const auto& known) { plan_scratch(known, program, limits, sizes); }, op);
     return sizes;
   }
+
+  // What one op needs of the workspace beside slots and linear inputs.
+  void plan_scratch(const AttendOp& op, const Program& program, const StepLimits& limits,
+                    WorkspacePlan& sizes) const {
+    const KvLayerShape& shape = program.kv_layers[static_cast<size_t>(op.kv_layer)];
+    const AttendLimits attend_limits{limits.rows,   limits.max_positions, op.q_heads,     shape.kv_heads,
+                                     shape.key_dim, shape.value_dim,      pool_.threads()};
+    sizes.attend = std::max(sizes.attend, cpu::attend_scratch_bytes(attend_limits));
+  }
+  void plan_scratch(const RouteOp& op, const Program&, const StepLimits&, WorkspacePlan& sizes) const {
+    sizes.route = std::max(sizes.route, float_bytes(op.routing.experts + op.routing.groups));
+  }
+  void plan_scratch(const ExpertsOp& op, const Program&, const StepLimits& limits,
+                    WorkspacePlan& sizes) const {
+    sizes.experts = std::max(sizes.experts, cpu::experts_scratch_bytes(op, linears_, limits.rows));
+  }
+  void plan_scratch(const Mamba2Op& op, const Program&, const StepLimits&, WorkspacePlan& sizes) const {
+    sizes.recurrent = std::max(sizes.recurrent, float_bytes(cpu::recurrent_scratch_floats(op)));
+  }
+  void plan_scratch(const DeltaRuleOp& op, const Program&, const StepLimits&, WorkspacePlan& sizes) const {
+    sizes.recurrent = std::max(sizes.recurrent, float_bytes(cpu::recurrent_scratch_floats(op)));
+  }
+  template <typename OtherOp>
+  void plan_scratch(const OtherOp&, const Program&, const StepLimits&, WorkspacePlan&) const {}
+
+  static int64_t float_bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 
   void plan_linear(int64_t rows, WorkspacePlan& sizes) const {
     for (const cpu::LinearWeight& weight : linears_) {
@@ -352,6 +399,10 @@ class CpuDevice final : public Device {
         return run_scale(std::get<ScaleOp>(ops[phase.first]), step);
       case PhaseKind::kGather:
         return run_gather(std::get<GatherRowsOp>(ops[phase.first]), step);
+      case PhaseKind::kExperts:
+        return run_experts(std::get<ExpertsOp>(ops[phase.first]), step);
+      case PhaseKind::kRecurrent:
+        return std::visit([&](const auto& op) { run_recurrent(op, step); }, ops[phase.first]);
     }
   }
 
@@ -413,22 +464,22 @@ class CpuDevice final : public Device {
       const float* gate = step.program.row(op.gate, r);
       const float* up = step.program.row(op.up, r);
       if (step.program.width(op.gate) == width) {
-        elementwise_.activate_mul(op.activation, gate, up, width, to);
+        elementwise_.activate_mul(op.function, gate, up, width, to);
       } else {
-        activate_runs(op.activation, gate, step.program.width(op.gate), up, width, to);
+        activate_runs(op.function, gate, step.program.width(op.gate), up, width, to);
       }
     }
   }
 
   // A gate for each of `gates` equal runs.
-  void activate_runs(Activation activation, const float* gate, int64_t gates, const float* up, int64_t width,
-                     float* out) {
+  void activate_runs(const GateFunction& function, const float* gate, int64_t gates, const float* up,
+                     int64_t width, float* out) {
     const int64_t run = width / gates;
     if (out != up) std::copy_n(up, width, out);
     for (int64_t i = 0; i < gates; ++i, out += run) {
       const float one = 1;
       float factor;
-      elementwise_.activate_mul(activation, gate + i, &one, 1, &factor);
+      elementwise_.activate_mul(function, gate + i, &one, 1, &factor);
       elementwise_.scale(factor, run, out);
     }
   }
@@ -437,6 +488,24 @@ class CpuDevice final : public Device {
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       elementwise_.add(step.program.row(op.in, r), op.multiplier, step.program.width(op.in),
                        step.program.row(op.out, r));
+    }
+  }
+
+  void run_rows(const ScaleRunsOp& op, const StepContext& step, IndexRange rows, float*) {
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      float* run = step.program.row(op.in_out, r);
+      for (int i = 0; i < op.count; run += op.runs[static_cast<size_t>(i++)].width) {
+        const ScaleRunsOp::Run& by = op.runs[static_cast<size_t>(i)];
+        elementwise_.scale(by.multiplier, by.width, run);
+      }
+    }
+  }
+
+  // Choosing is no work worth another text than the reference's.
+  void run_rows(const RouteOp& op, const StepContext& step, IndexRange rows, float*) {
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      reference::route(op.routing, step.program.row(op.scores, r), vectors_.find(op.choice_bias),
+                       step.scratch().route, step.program.row(op.out, r));
     }
   }
 
@@ -455,7 +524,8 @@ class CpuDevice final : public Device {
     const Op* producer = phase.end - phase.first == 2 ? &ops[phase.first] : nullptr;
     const int64_t rows = step.rows_of(op.in);
     if (rows == 0) return;
-    const cpu::LinearPath path = precise_ ? cpu::LinearPath::kDecode : cpu::linear_path(rows);
+    const cpu::LinearPath path =
+        precise_ || op.precise ? cpu::LinearPath::kDecode : cpu::linear_path(rows);
     const bool alone = rows <= kPrivateRows;  // every worker makes the input for itself
     const IndexRange own = alone ? IndexRange{0, rows} : step.worker.slice(rows, row_grain(rows));
 
@@ -485,8 +555,9 @@ class CpuDevice final : public Device {
         prepared[static_cast<size_t>(kind)] = true;
         if (!alone) step.worker.barrier();
       }
-      const LinearTarget target{step.program.row(part.out, 0), step.program.width(part.out),
-                                vectors_.find(part.bias), part.accumulate, part.multiplier};
+      const LinearTarget target{step.program.row(part.out, 0) + part.first_column,
+                                step.program.width(part.out), vectors_.find(part.bias), part.accumulate,
+                                part.multiplier};
       cpu::linear(weight, input, step.worker.slice(weight.rows(), cpu::kPanelRows), target,
                   step.scratch().linear);
     }
@@ -528,8 +599,138 @@ class CpuDevice final : public Device {
     batch.out = step.program.row(op.out, 0);
     batch.q_heads = op.q_heads;
     batch.scale = op.scale;
+    batch.sinks = vectors_.find(op.sinks);
     batch.products = products_;
     cpu::attend(batch, isa_, step.program.attend, step.worker);
+  }
+
+  void run_experts(const ExpertsOp& op, const StepContext& step) {
+    cpu::ExpertsStep experts;
+    experts.op = &op;
+    experts.weights = &linears_;
+    experts.vectors = &vectors_;
+    experts.elementwise = &elementwise_;
+    experts.isa = isa_;
+    experts.path = precise_ ? cpu::LinearPath::kDecode : cpu::linear_path(step.rows);
+    experts.rows = step.rows;
+    experts.in = strided(step, op.in);
+    experts.routes = strided(step, op.routes);
+    experts.out = strided(step, op.out);
+    cpu::run_experts(experts, step.program.experts, step.scratch().linear, step.worker);
+  }
+
+  static cpu::StridedRows strided(const StepContext& step, SlotId slot, int64_t first_row = 0) {
+    return {step.program.row(slot, first_row), step.program.width(slot)};
+  }
+
+  // --- Recurrent mixers: every sequence's rows are a matter of its own
+
+  // Bytes of a sequence's state from `offset` on, or null; and where the next one's go.
+  struct StatePlace {
+    const float* state = nullptr;
+    float* next = nullptr;
+  };
+  static StatePlace state_of(const StepSequence& sequence, int64_t offset) {
+    StatePlace place;
+    if (sequence.state != nullptr) place.state = reinterpret_cast<const float*>(sequence.state + offset);
+    place.next = reinterpret_cast<float*>(sequence.next_state + offset);
+    return place;
+  }
+  static const StateOffsets& offsets(const StepContext& step, int state) {
+    return step.program.states.layers[static_cast<size_t>(state)];
+  }
+  static void report(const StepContext& step, int state, const StepSequence& sequence, bool finite) {
+    const int layer = step.program.program.state_layers[static_cast<size_t>(state)].layer;
+    if (!finite) step.program.non_finite.report_state(layer, sequence.position);
+  }
+
+  static constexpr int64_t kChannelGrain = 16;  // channels of a cache line
+
+  void run_recurrent(const ConvOp& op, const StepContext& step) {
+    for (const StepSequence& sequence : step.inputs.sequences) {
+      const StatePlace place = state_of(sequence, offsets(step, op.state).conv);
+      cpu::ConvRows rows;
+      rows.in = strided(step, op.in, sequence.first_row);
+      rows.out = strided(step, op.out, sequence.first_row);
+      rows.rows = sequence.rows;
+      rows.channels = step.program.width(op.in);
+      rows.taps = op.taps;
+      rows.weight = vectors_.find(op.weight);
+      rows.bias = vectors_.find(op.bias);
+      rows.past = place.state;
+      rows.next_past = place.next;
+      const IndexRange own = step.worker.slice(rows.channels, kChannelGrain);
+      if (own.begin < own.end) recurrent_.conv(rows, own.begin, own.end);
+    }
+  }
+
+  void run_recurrent(const Mamba1Op& op, const StepContext& step) {
+    for (const StepSequence& sequence : step.inputs.sequences) {
+      const StatePlace place = state_of(sequence, offsets(step, op.state).state);
+      cpu::Mamba1Rows rows;
+      rows.x = strided(step, op.x, sequence.first_row);
+      rows.dt = strided(step, op.dt, sequence.first_row);
+      rows.b = strided(step, op.b, sequence.first_row);
+      rows.c = strided(step, op.c, sequence.first_row);
+      rows.out = strided(step, op.out, sequence.first_row);
+      rows.rows = sequence.rows;
+      rows.width = step.program.width(op.x);
+      rows.state_size = op.state_size;
+      rows.decay = vectors_.find(op.decay);
+      rows.skip = vectors_.find(op.skip);
+      rows.state = place.state;
+      rows.next_state = place.next;
+      const IndexRange own = step.worker.slice(rows.width, kChannelGrain);
+      if (own.begin < own.end) report(step, op.state, sequence, recurrent_.mamba1(rows, own.begin, own.end));
+    }
+  }
+
+  void run_recurrent(const Mamba2Op& op, const StepContext& step) {
+    for (const StepSequence& sequence : step.inputs.sequences) {
+      const StatePlace place = state_of(sequence, offsets(step, op.state).state);
+      cpu::Mamba2Rows rows;
+      rows.op = &op;
+      rows.conv = strided(step, op.conv, sequence.first_row);
+      rows.dt = strided(step, op.dt, sequence.first_row);
+      rows.out = strided(step, op.out, sequence.first_row);
+      rows.rows = sequence.rows;
+      rows.decay = vectors_.find(op.decay);
+      rows.skip = vectors_.find(op.skip);
+      rows.dt_bias = vectors_.find(op.dt_bias);
+      rows.state = place.state;
+      rows.next_state = place.next;
+      const IndexRange own = step.worker.slice(op.heads);
+      if (own.begin == own.end) continue;
+      const bool finite = recurrent_.mamba2(rows, own.begin, own.end, step.scratch().recurrent);
+      report(step, op.state, sequence, finite);
+    }
+  }
+
+  void run_recurrent(const DeltaRuleOp& op, const StepContext& step) {
+    for (const StepSequence& sequence : step.inputs.sequences) {
+      const StatePlace place = state_of(sequence, offsets(step, op.state).state);
+      cpu::DeltaRows rows;
+      rows.op = &op;
+      rows.conv = strided(step, op.conv, sequence.first_row);
+      rows.beta = strided(step, op.beta, sequence.first_row);
+      rows.alpha = strided(step, op.alpha, sequence.first_row);
+      rows.out = strided(step, op.out, sequence.first_row);
+      rows.rows = sequence.rows;
+      rows.decay = vectors_.find(op.decay);
+      rows.dt_bias = vectors_.find(op.dt_bias);
+      rows.state = place.state;
+      rows.next_state = place.next;
+      const IndexRange own = step.worker.slice(op.value_heads);
+      if (own.begin == own.end) continue;
+      const bool finite = recurrent_.delta_rule(rows, own.begin, own.end, step.scratch().recurrent);
+      report(step, op.state, sequence, finite);
+    }
+  }
+
+  // Ops that are no recurrent mixers.
+  template <typename OtherOp>
+  void run_recurrent(const OtherOp&, const StepContext&) {
+    BUTTER_CHECK(!"an op without a phase");
   }
 
   // A few rows, as wide as the vocabulary: workers split the columns.
@@ -556,6 +757,7 @@ class CpuDevice final : public Device {
   const Isa isa_;
   const bool precise_;  // prefill's linear ops take the inputs of decode, its attention exact products
   const cpu::Elementwise& elementwise_;
+  const cpu::Recurrent& recurrent_;
   const RowConverter convert_;
   ThreadPool pool_;
   DeviceInfo info_;

@@ -70,7 +70,8 @@ HWY_ATTR void rms_norm(const RmsNormOp& op, const float* in, int64_t width, cons
     const float* x = in + begin;
     const float* w = weight == nullptr || op.shared_weight ? weight : weight + begin;
     float* y = out + begin;
-    const V factor = hn::Set(d, 1.0f / std::sqrt(sum_of_squares(x, run) / static_cast<float>(run) + op.eps));
+    const V factor = hn::Set(
+        d, op.multiplier / std::sqrt(sum_of_squares(x, run) / static_cast<float>(run) + op.eps));
     for_vectors(
         run,
         [&](int64_t i) HWY_ATTR {
@@ -157,30 +158,57 @@ struct GeluTanh {
   }
 };
 
-template <typename Act>
-HWY_ATTR void activate_all(const float* gate, const float* up, int64_t count, float* out) {
+struct Relu {
+  HWY_INLINE V operator()(V x) const { return hn::Max(x, hn::Zero(D())); }
+};
+
+// out = join(gate, up)
+template <typename Join>
+HWY_INLINE void join_all(const Join& join, const float* gate, const float* up, int64_t count, float* out) {
   const D d;
-  const Act act;
   for_vectors(
       count,
       [&](int64_t i)
-          HWY_ATTR { hn::StoreU(hn::Mul(act(hn::LoadU(d, gate + i)), hn::LoadU(d, up + i)), d, out + i); },
-      [&](int64_t i, int64_t n) HWY_ATTR {
-        store_first(hn::Mul(act(load_first(gate + i, n)), load_first(up + i, n)), n, out + i);
-      });
+          HWY_ATTR { hn::StoreU(join(hn::LoadU(d, gate + i), hn::LoadU(d, up + i)), d, out + i); },
+      [&](int64_t i, int64_t n)
+          HWY_ATTR { store_first(join(load_first(gate + i, n), load_first(up + i, n)), n, out + i); });
 }
 
-HWY_ATTR void activate_mul(Activation activation, const float* gate, const float* up, int64_t count,
+template <typename Act>
+HWY_ATTR void activate_all(float multiplier, const float* gate, const float* up, int64_t count, float* out) {
+  const V by = hn::Set(D(), multiplier);
+  const Act act;
+  join_all([&](V g, V u) HWY_ATTR { return hn::Mul(act(hn::Mul(by, g)), u); }, gate, up, count, out);
+}
+
+HWY_ATTR void clamped_silu(const GateFunction& function, const float* gate, const float* up, int64_t count,
                            float* out) {
-  switch (activation) {
+  const D d;
+  const V limit = hn::Set(d, function.limit), alpha = hn::Set(d, function.alpha), one = hn::Set(d, 1.0f);
+  join_all(
+      [&](V g, V u) HWY_ATTR {
+        const V bounded = hn::Min(g, limit);
+        const V value = hn::Max(hn::Min(u, limit), hn::Neg(limit));
+        return hn::Mul(hn::Mul(bounded, sigmoid(hn::Mul(alpha, bounded))), hn::Add(value, one));
+      },
+      gate, up, count, out);
+}
+
+HWY_ATTR void activate_mul(const GateFunction& function, const float* gate, const float* up, int64_t count,
+                           float* out) {
+  switch (function.activation) {
     case Activation::kSilu:
-      return activate_all<Silu>(gate, up, count, out);
+      return activate_all<Silu>(function.multiplier, gate, up, count, out);
     case Activation::kGelu:
-      return activate_all<Gelu>(gate, up, count, out);
+      return activate_all<Gelu>(function.multiplier, gate, up, count, out);
     case Activation::kGeluTanh:
-      return activate_all<GeluTanh>(gate, up, count, out);
+      return activate_all<GeluTanh>(function.multiplier, gate, up, count, out);
     case Activation::kSigmoid:
-      return activate_all<Sigmoid>(gate, up, count, out);
+      return activate_all<Sigmoid>(function.multiplier, gate, up, count, out);
+    case Activation::kRelu:
+      return activate_all<Relu>(function.multiplier, gate, up, count, out);
+    case Activation::kClampedSilu:
+      return clamped_silu(function, gate, up, count, out);
   }
 }
 

@@ -6,7 +6,7 @@
 // alignment.
 //
 // Errors against the reference in float32, relative to the largest value of a run: rms_norm 1e-6 (another
-// order of the sum), rope 3e-7, silu and gelu-tanh 1e-6 of |gate · up|, gelu 2e-7 · |up| · max(1, |gate|)
+// order of the sum), rope 3e-7, silu, gelu-tanh and the clamped silu 1e-6 of |gate · up|, gelu 2e-7 · |up| · max(1, |gate|)
 // (the erf is Abramowitz and Stegun 7.1.26, absolute error 1.5e-7).
 #pragma once
 
@@ -21,7 +21,8 @@ struct Elementwise {
   void (*rms_norm)(const RmsNormOp& op, const float* in, int64_t width, const float* weight, float* out);
   // cos and sin: of the row's position, from rope_angles().
   void (*rope)(const RopeOp& op, int64_t pairs, const float* cos, const float* sin, float* row);
-  void (*activate_mul)(Activation activation, const float* gate, const float* up, int64_t count, float* out);
+  void (*activate_mul)(const GateFunction& function, const float* gate, const float* up, int64_t count,
+                       float* out);
   // out += factor · in
   void (*add)(const float* in, float factor, int64_t count, float* out);
   // out *= factor

@@ -96,10 +96,11 @@ VisibleRows gather(const KvView& view, const std::vector<Segment>& segments, int
   return rows;
 }
 
-void attend_head(const VisibleRows& rows, const KvLayerShape& shape, float scale, const float* query,
-                 float* out) {
+// `sink`: null, or a score without a value.
+void attend_head(const VisibleRows& rows, const KvLayerShape& shape, float scale, const float* sink,
+                 const float* query, float* out) {
   std::vector<float> weights(static_cast<size_t>(rows.count));
-  float max = -std::numeric_limits<float>::infinity();
+  float max = sink != nullptr ? *sink : -std::numeric_limits<float>::infinity();
   for (int64_t k = 0; k < rows.count; ++k) {
     float sum = 0;
     for (int i = 0; i < shape.key_dim; ++i) {
@@ -108,7 +109,7 @@ void attend_head(const VisibleRows& rows, const KvLayerShape& shape, float scale
     weights[static_cast<size_t>(k)] = scale * sum;
     max = std::max(max, scale * sum);
   }
-  float total = 0;
+  float total = sink != nullptr ? std::exp(*sink - max) : 0;
   for (float& weight : weights) {
     weight = std::exp(weight - max);
     total += weight;
@@ -131,7 +132,8 @@ void attend_row(const AttendBatch& batch, const AttendSequence& sequence, int ro
   for (int kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
     const VisibleRows rows = gather(sequence.view, segments, kv_head, p);
     for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      attend_head(rows, shape, batch.scale, batch.queries + (step_row * batch.q_heads + head) * shape.key_dim,
+      attend_head(rows, shape, batch.scale, batch.sinks != nullptr ? batch.sinks + head : nullptr,
+                  batch.queries + (step_row * batch.q_heads + head) * shape.key_dim,
                   batch.out + (step_row * batch.q_heads + head) * shape.value_dim);
     }
   }

@@ -2,6 +2,7 @@
 // specification that other devices are compared with; it computes each row alone, so answers do not depend on
 // how tokens are cut into steps, bit for bit.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/check.h"
@@ -9,6 +10,7 @@
 #include "kernels/device.h"
 #include "kernels/reference/linear.h"
 #include "kernels/reference/ops.h"
+#include "kernels/reference/recurrent.h"
 #include "kernels/step_views.h"
 #include "kernels/vector_weights.h"
 
@@ -20,7 +22,10 @@ class ReferenceDevice;
 class ReferenceProgram final : public PreparedProgram {
  public:
   ReferenceProgram(const Program& source, const StepLimits& step_limits)
-      : program(source), limits(step_limits), views(program, step_limits) {}
+      : program(source),
+        limits(step_limits),
+        views(program, step_limits),
+        states(state_layout(program.state_layers)) {}
 
   int64_t workspace_bytes() const override { return workspace.capacity(); }
   const float* logits() const override { return slots[static_cast<size_t>(program.logits)]; }
@@ -29,9 +34,11 @@ class ReferenceProgram final : public PreparedProgram {
   const Program program;
   const StepLimits limits;
   StepViews views;
+  const StateLayout states;
   Arena workspace;
   std::vector<float*> slots;
   float* row_scratch = nullptr;  // one decoded weight row
+  float* op_scratch = nullptr;   // of routes, experts and delta rules
   float* angles = nullptr;       // cos and sin of one position
   std::byte* kv_scratch = nullptr;
   std::byte* seal_scratch = nullptr;
@@ -42,13 +49,15 @@ class ReferenceProgram final : public PreparedProgram {
 struct WorkspacePlan {
   std::vector<int64_t> slot_bytes;
   int64_t row_scratch_bytes = 0;
+  int64_t op_scratch_bytes = 0;
   int64_t angle_bytes = 0;
   int64_t kv_scratch_bytes = 0;
   int64_t seal_bytes = 0;
 
   int64_t total() const {
-    int64_t bytes = Arena::piece_bytes(row_scratch_bytes) + Arena::piece_bytes(angle_bytes) +
-                    Arena::piece_bytes(kv_scratch_bytes) + Arena::piece_bytes(seal_bytes);
+    int64_t bytes = Arena::piece_bytes(row_scratch_bytes) + Arena::piece_bytes(op_scratch_bytes) +
+                    Arena::piece_bytes(angle_bytes) + Arena::piece_bytes(kv_scratch_bytes) +
+                    Arena::piece_bytes(seal_bytes);
     for (int64_t slot : slot_bytes) bytes += Arena::piece_bytes(slot);
     return bytes;
   }
@@ -90,6 +99,7 @@ class ReferenceDevice final : public Device {
     for (int64_t bytes : sizes.slot_bytes)
       prepared->slots.push_back(reinterpret_cast<float*>(arena.take(bytes)));
     prepared->row_scratch = reinterpret_cast<float*>(arena.take(sizes.row_scratch_bytes));
+    prepared->op_scratch = reinterpret_cast<float*>(arena.take(sizes.op_scratch_bytes));
     prepared->angles = reinterpret_cast<float*>(arena.take(sizes.angle_bytes));
     prepared->kv_scratch = arena.take(sizes.kv_scratch_bytes);
     prepared->seal_scratch = arena.take(sizes.seal_bytes);
@@ -101,6 +111,7 @@ class ReferenceDevice final : public Device {
     BUTTER_TRY(step.views.check(inputs));
     step.views.set(inputs, step.kv_scratch);
     step.non_finite.reset();
+    begin_states(step, inputs);
     ++submitted_;
     for (size_t i = 0; i < step.program.ops.size() && !step.non_finite.found(); ++i) {
       const Op& op = step.program.ops[i];
@@ -133,6 +144,11 @@ class ReferenceDevice final : public Device {
       sizes.slot_bytes.push_back(rows * slot.width * static_cast<int64_t>(sizeof(float)));
     }
     sizes.row_scratch_bytes = widest_row_ * static_cast<int64_t>(sizeof(float));
+    for (const Op& op : program.ops) {
+      const int64_t floats = std::visit([&](const auto& known) { return scratch_floats(known, program); }, op);
+      sizes.op_scratch_bytes =
+          std::max(sizes.op_scratch_bytes, floats * static_cast<int64_t>(sizeof(float)));
+    }
     for (const RopeTable& table : program.rope_tables) {
       sizes.angle_bytes =
           std::max(sizes.angle_bytes, static_cast<int64_t>(2 * table.inv_freq.size() * sizeof(float)));
@@ -142,6 +158,31 @@ class ReferenceDevice final : public Device {
       sizes.seal_bytes = std::max(sizes.seal_bytes, seal_scratch_bytes(shape));
     }
     return sizes;
+  }
+
+  static int64_t scratch_floats(const RouteOp& op, const Program&) {
+    return op.routing.experts + op.routing.groups;
+  }
+  static int64_t scratch_floats(const ExpertsOp& op, const Program& program) {
+    return 2 * op.width + program.slots[static_cast<size_t>(op.out)].width;
+  }
+  static int64_t scratch_floats(const DeltaRuleOp& op, const Program&) { return 2 * op.key_dim + op.value_dim; }
+  template <typename OtherOp>
+  static int64_t scratch_floats(const OtherOp&, const Program&) {
+    return 0;
+  }
+
+  // The state that the step's rows begin with: what the committed ones left.
+  static void begin_states(const ReferenceProgram& step, const StepInputs& inputs) {
+    if (step.states.bytes == 0) return;
+    for (const StepSequence& sequence : inputs.sequences) {
+      const auto bytes = static_cast<size_t>(step.states.bytes);
+      if (sequence.state != nullptr) {
+        std::memcpy(sequence.next_state, sequence.state, bytes);
+      } else {
+        std::memset(sequence.next_state, 0, bytes);
+      }
+    }
   }
 
   static int64_t width(const ReferenceProgram& step, SlotId slot) {
@@ -171,8 +212,8 @@ class ReferenceDevice final : public Device {
     for (int i = 0; i < op.count; ++i) {
       const LinearPart& part = op.parts[static_cast<size_t>(i)];
       const TensorView& weight = linears_[static_cast<size_t>(part.weight)];
-      const LinearTarget target{row(step, part.out, 0), width(step, part.out), vectors_.find(part.bias),
-                                part.accumulate, part.multiplier};
+      const LinearTarget target{row(step, part.out, 0) + part.first_column, width(step, part.out),
+                                vectors_.find(part.bias), part.accumulate, part.multiplier};
       reference::linear(weight, row(step, op.in, 0), width(step, op.in), rows(step, op.in, inputs),
                         {0, weight.rows()}, target, step.row_scratch);
     }
@@ -225,12 +266,13 @@ class ReferenceDevice final : public Device {
     batch.out = row(step, op.out, 0);
     batch.q_heads = op.q_heads;
     batch.scale = op.scale;
+    batch.sinks = vectors_.find(op.sinks);
     reference::attend(batch);
   }
 
   void run(const ActivateMulOp& op, ReferenceProgram& step, const StepInputs& inputs) {
     const int64_t count = rows(step, op.up, inputs) * width(step, op.up);
-    reference::activate_mul(op.activation, row(step, op.gate, 0), row(step, op.up, 0), count,
+    reference::activate_mul(op.function, row(step, op.gate, 0), row(step, op.up, 0), count,
                             row(step, op.out, 0), width(step, op.up) / width(step, op.gate));
   }
 
@@ -242,6 +284,114 @@ class ReferenceDevice final : public Device {
   void run(const ScaleOp& op, ReferenceProgram& step, const StepInputs& inputs) {
     const int64_t count = rows(step, op.out, inputs) * width(step, op.out);
     reference::scale(op.multiplier, op.cap, count, row(step, op.out, 0));
+  }
+
+  void run(const ScaleRunsOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    for (int64_t r = 0; r < rows(step, op.in_out, inputs); ++r)
+      reference::scale_runs(op, row(step, op.in_out, r));
+  }
+
+  void run(const RouteOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    for (int64_t r = 0; r < rows(step, op.scores, inputs); ++r) {
+      reference::route(op.routing, row(step, op.scores, r), vectors_.find(op.choice_bias), step.op_scratch,
+                       row(step, op.out, r));
+    }
+  }
+
+  void run(const ExpertsOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    const int64_t hidden = width(step, op.out);
+    float* sum = step.op_scratch + 2 * op.width;
+    for (int64_t r = 0; r < rows(step, op.in, inputs); ++r) {
+      const float* routes = row(step, op.routes, r);
+      std::fill_n(sum, hidden, 0.0f);
+      for (int i = 0; i < op.chosen; ++i) {
+        const ExpertWeights& expert = op.experts[static_cast<size_t>(routes[i])];
+        add_expert(op, expert, routes[op.chosen + i], row(step, op.in, r), step, sum);
+      }
+      float* out = row(step, op.out, r);
+      if (!op.accumulate) std::fill_n(out, hidden, 0.0f);
+      reference::add(op.accumulate ? op.multiplier : 1, sum, hidden, out);
+    }
+  }
+
+  // sum += weight · expert(x)
+  void add_expert(const ExpertsOp& op, const ExpertWeights& expert, float weight, const float* x,
+                  const ReferenceProgram& step, float* sum) {
+    float* gate = step.op_scratch;
+    float* up = gate + op.width;
+    one_row(expert.up, expert.up_bias, x, step, {up});
+    if (expert.gate != kNone) one_row(expert.gate, expert.gate_bias, x, step, {gate});
+    reference::activate_mul(op.function, expert.gate != kNone ? gate : up, up, op.width, gate);
+    LinearTarget target{sum};
+    target.accumulate = true;
+    target.multiplier = weight;
+    one_row(expert.down, expert.down_bias, gate, step, target);
+  }
+
+  void one_row(WeightId weight_id, WeightId bias, const float* x, const ReferenceProgram& step,
+               LinearTarget target) {
+    const TensorView& weight = linears_[static_cast<size_t>(weight_id)];
+    target.bias = vectors_.find(bias);
+    reference::linear(weight, x, 0, 1, {0, weight.rows()}, target, step.row_scratch);
+  }
+
+  // --- Recurrent mixers: each(row of the step, the sequence's own state), in order of position.
+
+  template <typename Each>
+  static void for_state_rows(const StepInputs& inputs, int64_t offset, const Each& each) {
+    for (const StepSequence& sequence : inputs.sequences) {
+      auto* state = reinterpret_cast<float*>(sequence.next_state + offset);
+      for (int r = 0; r < sequence.rows; ++r) each(sequence.first_row + r, state);
+    }
+  }
+
+  // A state that is not finite is the layer's end: no later row is right.
+  void check_state(int layer, ReferenceProgram& step, const StepInputs& inputs) {
+    const StateShape& shape = step.program.state_layers[static_cast<size_t>(layer)];
+    for (const StepSequence& sequence : inputs.sequences) {
+      const auto* state = reinterpret_cast<const float*>(
+          sequence.next_state + step.states.layers[static_cast<size_t>(layer)].state);
+      if (std::all_of(state, state + shape.values, [](float value) { return std::isfinite(value); })) continue;
+      step.non_finite.report_state(shape.layer, sequence.position);
+    }
+  }
+
+  void run(const ConvOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    const int64_t offset = step.states.layers[static_cast<size_t>(op.state)].conv;
+    for_state_rows(inputs, offset, [&](int64_t r, float* past) {
+      reference::conv(op, width(step, op.in), vectors_.find(op.weight), vectors_.find(op.bias),
+                      row(step, op.in, r), past, row(step, op.out, r));
+    });
+  }
+
+  void run(const Mamba2Op& op, ReferenceProgram& step, const StepInputs& inputs) {
+    const reference::Mamba2Weights weights{vectors_.find(op.decay), vectors_.find(op.skip),
+                                           vectors_.find(op.dt_bias)};
+    const int64_t offset = step.states.layers[static_cast<size_t>(op.state)].state;
+    for_state_rows(inputs, offset, [&](int64_t r, float* state) {
+      reference::mamba2(op, weights, row(step, op.conv, r), row(step, op.dt, r), state, row(step, op.out, r));
+    });
+    check_state(op.state, step, inputs);
+  }
+
+  void run(const Mamba1Op& op, ReferenceProgram& step, const StepInputs& inputs) {
+    const int64_t offset = step.states.layers[static_cast<size_t>(op.state)].state;
+    for_state_rows(inputs, offset, [&](int64_t r, float* state) {
+      reference::mamba1(op, width(step, op.x), vectors_.find(op.decay), vectors_.find(op.skip),
+                        {row(step, op.x, r), row(step, op.dt, r), row(step, op.b, r), row(step, op.c, r)},
+                        state, row(step, op.out, r));
+    });
+    check_state(op.state, step, inputs);
+  }
+
+  void run(const DeltaRuleOp& op, ReferenceProgram& step, const StepInputs& inputs) {
+    const int64_t offset = step.states.layers[static_cast<size_t>(op.state)].state;
+    for_state_rows(inputs, offset, [&](int64_t r, float* state) {
+      reference::delta_rule(op, vectors_.find(op.decay), vectors_.find(op.dt_bias),
+                            {row(step, op.conv, r), row(step, op.beta, r), row(step, op.alpha, r)}, state,
+                            step.op_scratch, row(step, op.out, r));
+    });
+    check_state(op.state, step, inputs);
   }
 
   void run(const GatherRowsOp& op, ReferenceProgram& step, const StepInputs& inputs) {

@@ -1,6 +1,8 @@
 #include "kernels/reference/ops.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "core/dequantise.h"
@@ -21,7 +23,7 @@ void rms_norm(const RmsNormOp& op, const float* in, int64_t width, const float* 
     for (int64_t i = 0; i < run_width; ++i) {
       float w = 1;
       if (weight != nullptr) w = weight[op.shared_weight ? i : begin + i] + (op.centred ? 1.0f : 0.0f);
-      out[begin + i] = in[begin + i] * factor * w;
+      out[begin + i] = in[begin + i] * factor * w * op.multiplier;
     }
   }
 }
@@ -50,6 +52,10 @@ float activate(Activation activation, float x) {
   switch (activation) {
     case Activation::kSilu:
       return x / (1.0f + std::exp(-x));
+    case Activation::kRelu:
+      return std::max(x, 0.0f);
+    case Activation::kClampedSilu:  // has no act: activate_mul()
+      break;
     case Activation::kSigmoid:
       return 1.0f / (1.0f + std::exp(-x));
     case Activation::kGelu:
@@ -62,9 +68,18 @@ float activate(Activation activation, float x) {
   return 0;
 }
 
-void activate_mul(Activation activation, const float* gate, const float* up, int64_t count, float* out,
+void activate_mul(const GateFunction& function, const float* gate, const float* up, int64_t count, float* out,
                   int64_t run) {
-  for (int64_t i = 0; i < count; ++i) out[i] = activate(activation, gate[i / run]) * up[i];
+  for (int64_t i = 0; i < count; ++i) {
+    const float g = gate[i / run];
+    if (function.activation == Activation::kClampedSilu) {
+      const float limit = function.limit, bounded = std::min(g, limit);
+      out[i] = bounded * activate(Activation::kSigmoid, function.alpha * bounded) *
+               (std::clamp(up[i], -limit, limit) + 1);
+    } else {
+      out[i] = activate(function.activation, function.multiplier * g) * up[i];
+    }
+  }
 }
 
 void add(float multiplier, const float* in, int64_t count, float* out) {
@@ -75,6 +90,81 @@ void scale(float multiplier, float cap, int64_t count, float* out) {
   for (int64_t i = 0; i < count; ++i) {
     const float y = multiplier * out[i];
     out[i] = cap == 0 ? y : cap * std::tanh(y / cap);
+  }
+}
+
+void scale_runs(const ScaleRunsOp& op, float* row) {
+  for (int i = 0; i < op.count; ++i) {
+    const ScaleRunsOp::Run& run = op.runs[static_cast<size_t>(i)];
+    for (int k = 0; k < run.width; ++k) row[k] *= run.multiplier;
+    row += run.width;
+  }
+}
+
+namespace {
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+constexpr float kTaken = std::numeric_limits<float>::quiet_NaN();
+
+// The place of the largest value that is not taken, of equals the first. There is one.
+int64_t best_left(const float* values, int64_t count) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!std::isnan(values[i]) && (best < 0 || values[i] > values[best])) best = i;
+  }
+  return best;
+}
+
+// Leaves −inf in the groups that are not among the best. A group counts as the sum of its two best.
+void keep_best_groups(const Routing& routing, float* values, float* sums) {
+  const int64_t size = routing.experts / routing.groups;
+  for (int64_t group = 0; group < routing.groups; ++group) {
+    const float* own = values + group * size;
+    const int64_t first = best_left(own, size);
+    float second = size > 1 ? kLowest : 0;
+    for (int64_t i = 0; i < size; ++i) {
+      if (i != first) second = std::max(second, own[i]);
+    }
+    sums[group] = own[first] + second;
+  }
+  for (int i = 0; i < routing.chosen_groups; ++i) sums[best_left(sums, routing.groups)] = kTaken;
+  for (int64_t group = 0; group < routing.groups; ++group) {
+    if (!std::isnan(sums[group])) std::fill_n(values + group * size, size, kLowest);
+  }
+}
+
+}  // namespace
+
+void route(const Routing& routing, const float* scores, const float* choice_bias, float* scratch,
+           float* out) {
+  const bool sigmoid = routing.score == RouterScore::kSigmoid;
+  float highest = kLowest;
+  for (int i = 0; i < routing.experts; ++i) {
+    const float choice =
+        (sigmoid ? activate(Activation::kSigmoid, scores[i]) : scores[i]) + (choice_bias ? choice_bias[i] : 0);
+    scratch[i] = std::isnan(choice) ? kLowest : choice;
+    highest = std::max(highest, scores[i]);
+  }
+  if (routing.groups > 1) keep_best_groups(routing, scratch, scratch + routing.experts);
+  for (int i = 0; i < routing.chosen; ++i) {
+    const int64_t best = best_left(scratch, routing.experts);
+    scratch[best] = kTaken;
+    out[i] = static_cast<float>(best);
+  }
+  float* weights = out + routing.chosen;
+  float all = 0;
+  for (int i = 0; i < routing.experts; ++i) all += std::exp(scores[i] - highest);
+  float sum = 0;
+  for (int i = 0; i < routing.chosen; ++i) {
+    const float score = scores[static_cast<int>(out[i])];
+    weights[i] = sigmoid ? activate(Activation::kSigmoid, score) : std::exp(score - highest);
+    if (routing.score == RouterScore::kSoftmax) weights[i] /= all;
+    sum += weights[i];
+  }
+  const bool normalise = routing.normalise || routing.score == RouterScore::kSoftmaxOfBest;
+  for (int i = 0; i < routing.chosen; ++i) {
+    if (normalise) weights[i] /= sum + 1e-20f;
+    weights[i] *= routing.scale;
   }
 }
 
