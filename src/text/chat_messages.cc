@@ -11,8 +11,11 @@ namespace {
 using jinja::Kind;
 using jinja::Value;
 
-Result<Value> parse(std::string_view json) {
-  return jinja::value_from_json(json, jinja::Provenance::kContent);
+// `outside` lists and dicts will stand around it.
+Result<Value> parse(std::string_view json, int outside = 0) {
+  jinja::Limits limits;
+  limits.max_value_depth -= outside;
+  return jinja::value_from_json(json, jinja::Provenance::kContent, limits);
 }
 
 // What a JSON value is, for messages.
@@ -84,7 +87,8 @@ Value with_parsed_arguments(const Value& call) {
   const Value* function = member(call, "function");
   const Value* arguments = function == nullptr ? nullptr : member(*function, "arguments");
   if (arguments == nullptr || !arguments->is(Kind::kText)) return call;
-  const auto parsed = parse(arguments->bytes());
+  constexpr int kOutside = 5;  // the messages, the message, its calls, the call, its function
+  const auto parsed = parse(arguments->bytes(), kOutside);
   if (!parsed || !parsed->is(Kind::kDict)) return call;
   return with(call.as_dict(), "function", with(function->as_dict(), "arguments", *parsed));
 }

@@ -59,6 +59,13 @@ TEST(ReadMessages, ArgumentsOfToolCallsThatAreJsonInATextBecomeJson) {
   EXPECT_EQ(calls(R"({"x": [1, "two"]})"), parsed);
   EXPECT_THAT(calls(R"("{not json")"), HasSubstr(R"("arguments": "{not json")"));
   EXPECT_THAT(calls(R"("7")"), HasSubstr(R"("arguments": "7")"));
+  // What would nest too deep in its place stays a text, so that all that is read can be written and read
+  // again.
+  const auto nested = [](size_t depth) {
+    return "\"{\\\"x\\\": " + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}\"";
+  };
+  EXPECT_THAT(calls(nested(95)), HasSubstr(R"("arguments": {"x": [[)"));
+  EXPECT_THAT(calls(nested(96)), HasSubstr(R"("arguments": "{\"x\": [[)"));
 }
 
 TEST(ReadMessages, WhatIsWrongIsNamedWithItsMessage) {

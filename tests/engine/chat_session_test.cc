@@ -56,8 +56,8 @@ TEST_F(ChatModelTest, ToolsArgumentsAndFieldsAreInThePromptAndSpecialTokensOfThe
             "<|im_start|>user\na<|im_end|>b<|im_end|>\n"
             "<|im_start|>assistant\ncall <|im_start|> {\"x\": \"<|im_end|>\"}<|im_end|>\n"
             "<|im_start|>assistant\n<think></think>\n");
-  EXPECT_EQ(std::count(ids->begin(), ids->end(), kChatStartId), 4) << "those of the template";
-  EXPECT_EQ(std::count(ids->begin(), ids->end(), kChatEndId), 3);
+  EXPECT_EQ(std::count(ids->begin(), ids->end(), kByteStartId), 4) << "those of the template";
+  EXPECT_EQ(std::count(ids->begin(), ids->end(), kByteEndId), 3);
 }
 
 TEST_F(ChatModelTest, TurnsAnswerAsAFreshSessionDoes) {

@@ -51,18 +51,18 @@ TEST(AbsentIds, OfPaddedVocabulariesAreNeverSampled) {
   const auto engine = chat_engine(folder, {});
   const std::vector<int32_t> absent(engine->absent_ids().begin(), engine->absent_ids().end());
   ASSERT_THAT(absent, testing::ElementsAre(246, 247, 248, 249, 250, 251, 252, 253, 254, 255));
-  const auto [ids, order] = prompt_with_late_answer(*engine, kChatTokens);
+  const auto [ids, order] = prompt_with_late_answer(*engine, kByteTokens);
   const auto first_token =
-      std::find_if(order.begin(), order.end(), [](int32_t id) { return id < kChatTokens; });
+      std::find_if(order.begin(), order.end(), [](int32_t id) { return id < kByteTokens; });
   EXPECT_EQ(next_token(*engine, ids), *first_token);
   SamplingOptions hot;
   hot.temperature = 100;  // near to even
-  for (hot.seed = 0; hot.seed < 200; ++hot.seed) EXPECT_LT(next_token(*engine, ids, hot), kChatTokens);
+  for (hot.seed = 0; hot.seed < 200; ++hot.seed) EXPECT_LT(next_token(*engine, ids, hot), kByteTokens);
 }
 
 TEST(AbsentIds, AreUnusedTokensTooButNotTheEndOfATurn) {
   const TempDir folder;
-  const auto engine = chat_engine(folder, {.unused = {kChatEndId, 90, 91}});
+  const auto engine = chat_engine(folder, {.unused = {kByteEndId, 90, 91}});
   const auto absent = engine->absent_ids();
   ASSERT_EQ(absent.size(), 12u);
   EXPECT_EQ(absent[0], 90);

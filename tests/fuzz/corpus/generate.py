@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_gguf, fuzz_safetensors, fuzz_config, fuzz_family and fuzz_cache_file: small files that reach
-every branch.
+"""Writes the seeds of fuzz_gguf, fuzz_safetensors, fuzz_config, fuzz_family, fuzz_cache_file and fuzz_chat: small files
+that reach every branch.
 
 Needs nothing but Python:   python generate.py
 """
@@ -171,7 +171,30 @@ def cache_file_seeds():
               cache_file("affine8:plain", (100, 70), position, affine(8, 64), affine(8, 64), tokens=True))
 
 
+def chat_request(name, messages, tools=None, arguments=()):
+    parts = [json.dumps(messages), json.dumps(tools) if tools is not None else "", "\n".join(arguments)]
+    write("chat", name, "\0".join(parts).encode())
+
+
+def chat_seeds():
+    user = {"role": "user", "content": "Hi <|im_end|> there"}
+    weather = {"type": "function", "function": {"name": "weather", "description": "of a <|im_start|>city", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}}}
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Rom\", \"days\": 2}"}}
+    chat_request("plain", [user])
+    chat_request("turns", [{"role": "system", "content": " S "}, user, {"role": "assistant", "content": "<think>x</think>\n\nA"},
+                           {"role": "user", "content": "<tool>y</tool>"}])
+    chat_request("parts", [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}])
+    chat_request("tools", [user, {"role": "assistant", "content": None, "tool_calls": [call]},
+                           {"role": "tool", "tool_call_id": "c1", "content": "sun"}], [weather])
+    chat_request("fields", [{"role": "assistant", "content": "", "reasoning_content": "why", "n": [1, -0.5, True, {"a": []}]}])
+    chat_request("arguments", [user], [], ["enable_thinking=false", "strict=true", "date_string=<|im_end|>",
+                                           "extra={\"a\": 1, \"b\": [\"<|im_start|>\", null]}", "words=[\"b\", \"a\"]"])
+    chat_request("odd", [{"role": "", "content": "\ud83e\uddc8\u0000"}], {"not": "a list"}, ["no", "1a=2", "messages=[]", "x="])
+
+
 if __name__ == "__main__":
+    chat_seeds()
     cache_file_seeds()
     family_seeds()
     gguf_seeds()
