@@ -39,13 +39,13 @@ nlohmann::json read_vocabulary() {
   return nlohmann::json::parse(text);
 }
 
-Result<BpeTokenizer> make_tokenizer(const nlohmann::json& vocabulary) {
+Result<VocabularyTokenizer> make_tokenizer(const nlohmann::json& vocabulary) {
   TokenizerSpec spec;
   spec.pre_tokenizer = vocabulary["pre"].get<std::string>();
   for (const auto& token : vocabulary["tokens"]) spec.tokens.push_back(token.get_ref<const std::string&>());
   for (const auto& type : vocabulary["types"]) spec.types.push_back(static_cast<TokenType>(type.get<int>()));
   for (const auto& merge : vocabulary["merges"]) spec.merges.push_back(merge.get_ref<const std::string&>());
-  return BpeTokenizer::create(spec);
+  return VocabularyTokenizer::create(spec);
 }
 
 // Words of one to three lower-case pieces of the vocabulary, commonest pieces first.

@@ -1,5 +1,8 @@
 #include "engine/tokenizer_source.h"
 
+#include <algorithm>
+
+#include "checkpoint/printable.h"
 #include "text/tokenizer.h"
 
 namespace butter {
@@ -29,13 +32,62 @@ Result<std::vector<TokenType>> token_types(const Attributes& metadata) {
   return types;
 }
 
-Result<TokenizerSpec> gguf_tokenizer(const Attributes& metadata) {
-  TokenizerSpec spec;
+// The bytes of the charsmap of a SentencePiece model; GGUF has them as an array of numbers.
+Result<std::string> charsmap_of(const Attributes& metadata) {
+  constexpr const char* kKey = "tokenizer.ggml.precompiled_charsmap";
+  std::string bytes;
+  if (metadata.kind(kKey) == AttributeKind::kAbsent) return bytes;
+  BUTTER_ASSIGN(const std::vector<int64_t> numbers, metadata.get_ints(kKey));
+  bytes.reserve(numbers.size());
+  for (const int64_t number : numbers) {
+    if (number < -128 || number > 255)
+      return fail(StatusCode::kCorrupt, "{} holds {}; bytes are expected", kKey, number);
+    bytes += static_cast<char>(number);
+  }
+  return bytes;
+}
+
+// What is not of the tokens themselves. `charsmap` must live as long as the spec.
+Result<TokenizerSpec> gguf_kind(const Attributes& metadata, std::string_view charsmap) {
+  BUTTER_ASSIGN(const std::string model, metadata.get_string_or("tokenizer.ggml.model", "gpt2"));
+  if (model == "gpt2") {
+    TokenizerSpec spec;
+    BUTTER_ASSIGN(spec.pre_tokenizer, metadata.get_string_or("tokenizer.ggml.pre", "gpt2"));
+    BUTTER_ASSIGN(spec.add_prefix_space, metadata.get_bool_or("tokenizer.ggml.add_space_prefix", false));
+    return spec;
+  }
+  if (model != "llama" && model != "t5") {
+    return fail(StatusCode::kUnsupported,
+                "tokenizer.ggml.model is '{}', which is not one that Butter knows: gpt2, llama, t5",
+                printable(model));
+  }
+  SentencePieceRules rules;
+  rules.precompiled_charsmap = charsmap;
+  BUTTER_ASSIGN(rules.add_dummy_prefix, metadata.get_bool_or("tokenizer.ggml.add_space_prefix", true));
+  BUTTER_ASSIGN(rules.remove_extra_whitespaces,
+                metadata.get_bool_or("tokenizer.ggml.remove_extra_whitespaces", false));
+  return sentencepiece_spec(model == "llama" ? WordModelKind::kJoinedPairs : WordModelKind::kUnigram, rules);
+}
+
+// What files of SentencePiece models may leave out.
+void set_sentencepiece_defaults(TokenizerSpec* spec) {
+  spec->byte_fallback = std::ranges::find(spec->types, TokenType::kByte) != spec->types.end();
+  if (!spec->unk_id) {
+    const auto unknown = std::ranges::find(spec->types, TokenType::kUnknown);
+    if (unknown != spec->types.end()) spec->unk_id = unknown - spec->types.begin();
+  }
+  spec->unknown_for_missing = spec->unk_id.has_value();
+}
+
+Result<TokenizerSpec> gguf_tokenizer(const Attributes& metadata, std::string_view charsmap) {
+  BUTTER_ASSIGN(TokenizerSpec spec, gguf_kind(metadata, charsmap));
   BUTTER_ASSIGN(const auto tokens, metadata.get_strings("tokenizer.ggml.tokens"));
   spec.tokens.assign(tokens.begin(), tokens.end());
   BUTTER_ASSIGN(spec.types, token_types(metadata));
-  BUTTER_ASSIGN(spec.model, metadata.get_string_or("tokenizer.ggml.model", "gpt2"));
-  BUTTER_ASSIGN(spec.pre_tokenizer, metadata.get_string_or("tokenizer.ggml.pre", "gpt2"));
+  if (spec.sentencepiece) {
+    BUTTER_ASSIGN(const auto scores, metadata.get_floats("tokenizer.ggml.scores"));
+    spec.scores.assign(scores.begin(), scores.end());
+  }
   if (metadata.kind("tokenizer.ggml.merges") != AttributeKind::kAbsent) {
     BUTTER_ASSIGN(const auto merges, metadata.get_strings("tokenizer.ggml.merges"));
     spec.merges.assign(merges.begin(), merges.end());
@@ -44,9 +96,10 @@ Result<TokenizerSpec> gguf_tokenizer(const Attributes& metadata) {
   BUTTER_ASSIGN(spec.eos_id, optional_id(metadata, "tokenizer.ggml.eos_token_id"));
   BUTTER_ASSIGN(spec.unk_id, optional_id(metadata, "tokenizer.ggml.unknown_token_id"));
   BUTTER_ASSIGN(spec.pad_id, optional_id(metadata, "tokenizer.ggml.padding_token_id"));
-  BUTTER_ASSIGN(spec.add_bos, metadata.get_bool_or("tokenizer.ggml.add_bos_token", false));
+  const bool adds_bos = spec.sentencepiece && spec.kind == WordModelKind::kJoinedPairs && spec.bos_id;
+  BUTTER_ASSIGN(spec.add_bos, metadata.get_bool_or("tokenizer.ggml.add_bos_token", adds_bos));
   BUTTER_ASSIGN(spec.add_eos, metadata.get_bool_or("tokenizer.ggml.add_eos_token", false));
-  BUTTER_ASSIGN(spec.add_prefix_space, metadata.get_bool_or("tokenizer.ggml.add_space_prefix", false));
+  if (spec.sentencepiece) set_sentencepiece_defaults(&spec);
   for (const char* key : kEndKeys) {
     if (metadata.kind(key) == AttributeKind::kAbsent) continue;
     BUTTER_ASSIGN(const std::vector<int64_t> ids, metadata.get_int_or_ints(key));
@@ -62,22 +115,46 @@ Result<std::optional<std::string>> template_of_config(const std::string& text) {
   return std::optional<std::string>(source);
 }
 
+// The files of one kind that a folder may have, the best first.
+struct TokenizerFile {
+  const char* name;
+  Result<VocabularyTokenizer> (*read)(std::string_view, const TokenizerFiles&);
+};
+constexpr TokenizerFile kTokenizerFiles[] = {
+    {"tokenizer.json", VocabularyTokenizer::from_tokenizer_json},
+    {"tokenizer.model", VocabularyTokenizer::from_sentencepiece},
+    {"spiece.model", VocabularyTokenizer::from_sentencepiece},
+};
+
+Result<std::unique_ptr<const Tokenizer>> folder_tokenizer(const Checkpoint& checkpoint) {
+  BUTTER_ASSIGN(const auto config, checkpoint.sidecar("tokenizer_config.json"));
+  BUTTER_ASSIGN(const auto added, checkpoint.sidecar("added_tokens.json"));
+  BUTTER_ASSIGN(const auto generation, checkpoint.sidecar("generation_config.json"));
+  const auto view = [](const std::optional<std::string>& text) {
+    return std::string_view(text ? *text : "");
+  };
+  const TokenizerFiles files = {view(config), view(added), view(generation)};
+  for (const auto& [name, read] : kTokenizerFiles) {
+    BUTTER_ASSIGN(const auto text, checkpoint.sidecar(name));
+    if (!text) continue;
+    auto tokenizer = read(*text, files);
+    if (!tokenizer) return fail(tokenizer.error().within(name));
+    return std::make_unique<const VocabularyTokenizer>(std::move(*tokenizer));
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint) {
   if (checkpoint.format() == CheckpointFormat::kGguf) {
     if (checkpoint.config().kind("tokenizer.ggml.tokens") == AttributeKind::kAbsent) return nullptr;
-    BUTTER_ASSIGN(const TokenizerSpec spec, gguf_tokenizer(checkpoint.config()));
-    BUTTER_ASSIGN(BpeTokenizer tokenizer, BpeTokenizer::create(spec));
-    return std::make_unique<const BpeTokenizer>(std::move(tokenizer));
+    BUTTER_ASSIGN(const std::string charsmap, charsmap_of(checkpoint.config()));
+    BUTTER_ASSIGN(const TokenizerSpec spec, gguf_tokenizer(checkpoint.config(), charsmap));
+    BUTTER_ASSIGN(VocabularyTokenizer tokenizer, VocabularyTokenizer::create(spec));
+    return std::make_unique<const VocabularyTokenizer>(std::move(tokenizer));
   }
-  BUTTER_ASSIGN(const auto json, checkpoint.sidecar("tokenizer.json"));
-  if (!json) return nullptr;
-  BUTTER_ASSIGN(const auto config, checkpoint.sidecar("tokenizer_config.json"));
-  BUTTER_ASSIGN(const auto generation, checkpoint.sidecar("generation_config.json"));
-  BUTTER_ASSIGN(BpeTokenizer tokenizer,
-                BpeTokenizer::from_tokenizer_json(*json, config.value_or(""), generation.value_or("")));
-  return std::make_unique<const BpeTokenizer>(std::move(tokenizer));
+  return folder_tokenizer(checkpoint);
 }
 
 Result<std::optional<std::string>> load_chat_template(const Checkpoint& checkpoint) {

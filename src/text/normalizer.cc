@@ -182,30 +182,6 @@ Status put_replaced(std::string_view text, const Regex& regex, std::string_view 
   return {};
 }
 
-// What a step makes of a stretch that is well-formed UTF-8.
-Status put_stretch(const NormalizerStep& step, const Regex* regex, std::string_view text, size_t most_bytes,
-                   std::string* out) {
-  switch (step.kind) {
-    case Kind::kLowercase:
-      for_each_character(text, [&](char32_t c) { append_lowercase(c, out); });
-      return {};
-    case Kind::kStripAccents:
-      for_each_character(text, [&](char32_t c) {
-        if (!is_mark(c)) append_utf8(c, out);
-      });
-      return {};
-    case Kind::kReplaceText:
-    case Kind::kReplaceRegex:
-      return put_replaced(text, *regex, step.content, most_bytes, out);
-    default:
-      break;
-  }
-  FormWriter writer(step.kind, out);
-  for_each_character(text, [&](char32_t c) { writer.add(c); });
-  writer.finish();
-  return {};
-}
-
 }  // namespace
 
 Result<Normalizer> Normalizer::create(std::span<const NormalizerStep> steps) {
@@ -215,7 +191,11 @@ Result<Normalizer> Normalizer::create(std::span<const NormalizerStep> steps) {
   }
   Normalizer made;
   for (const NormalizerStep& what : steps) {
-    Step step{what, std::nullopt};
+    Step step{what, std::nullopt, std::nullopt};
+    if (what.kind == Kind::kCharsMap) {
+      BUTTER_ASSIGN(step.charsmap, CharsMap::create(what.content));
+      step.what.content.clear();
+    }
     if (what.kind == Kind::kReplaceText || what.kind == Kind::kReplaceRegex) {
       const bool is_text = what.kind == Kind::kReplaceText;
       auto regex =
@@ -228,8 +208,12 @@ Result<Normalizer> Normalizer::create(std::span<const NormalizerStep> steps) {
   return made;
 }
 
+size_t Normalizer::most_bytes_from(std::string_view text) {
+  return text.size() * kMostGrowth + (size_t{1} << 20);
+}
+
 Result<std::string> Normalizer::apply(std::string_view text) const {
-  const size_t most_bytes = text.size() * kMostGrowth + (size_t{1} << 20);
+  const size_t most_bytes = most_bytes_from(text);
   std::string normalized(text);
   for (const Step& step : steps_) {
     BUTTER_TRY(apply_step(step, most_bytes, &normalized));
@@ -237,6 +221,32 @@ Result<std::string> Normalizer::apply(std::string_view text) const {
       return fail(StatusCode::kLimit, "the normalizer makes more than {} bytes", most_bytes);
   }
   return normalized;
+}
+
+// What a step makes of a stretch that is well-formed UTF-8.
+Status Normalizer::put_stretch(const Step& step, std::string_view text, size_t most_bytes, std::string* out) {
+  switch (step.what.kind) {
+    case Kind::kLowercase:
+      for_each_character(text, [&](char32_t c) { append_lowercase(c, out); });
+      return {};
+    case Kind::kStripAccents:
+      for_each_character(text, [&](char32_t c) {
+        if (!is_mark(c)) append_utf8(c, out);
+      });
+      return {};
+    case Kind::kReplaceText:
+    case Kind::kReplaceRegex:
+      return put_replaced(text, *step.regex, step.what.content, most_bytes, out);
+    case Kind::kCharsMap:
+      step.charsmap->append_as_tokenizers(text, out);
+      return {};
+    default:
+      break;
+  }
+  FormWriter writer(step.what.kind, out);
+  for_each_character(text, [&](char32_t c) { writer.add(c); });
+  writer.finish();
+  return {};
 }
 
 Status Normalizer::apply_step(const Step& step, size_t most_bytes, std::string* text) {
@@ -252,7 +262,7 @@ Status Normalizer::apply_step(const Step& step, size_t most_bytes, std::string* 
   std::string_view rest = *text;
   while (!rest.empty()) {
     const std::string_view good = rest.substr(0, well_formed_utf8_bytes(rest));
-    BUTTER_TRY(put_stretch(step.what, step.regex ? &*step.regex : nullptr, good, most_bytes, &out));
+    BUTTER_TRY(put_stretch(step, good, most_bytes, &out));
     rest.remove_prefix(good.size());
     if (rest.empty()) break;
     const size_t bad = first_utf8_unit(rest).bytes;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "text/charsmap.h"
 #include "text/regex_matcher.h"
 
 namespace butter {
@@ -30,6 +31,7 @@ struct NormalizerStep {
     kPrepend,       // `content`, before a text that is not empty
     kReplaceText,   // each `pattern` becomes `content`
     kReplaceRegex,
+    kCharsMap,  // `content` is a precompiled charsmap
   };
   Kind kind;
   std::string pattern = {};
@@ -47,6 +49,9 @@ class Normalizer {
   Normalizer() = default;  // changes nothing
   static Result<Normalizer> create(std::span<const NormalizerStep> steps);
 
+  // The most that may become of a text.
+  static size_t most_bytes_from(std::string_view text);
+
   bool empty() const { return steps_.empty(); }
   // kLimit where the text grows without bound or a pattern gives up.
   Result<std::string> apply(std::string_view text) const;
@@ -55,8 +60,10 @@ class Normalizer {
   struct Step {
     NormalizerStep what;
     std::optional<Regex> regex;
+    std::optional<CharsMap> charsmap;
   };
   static Status apply_step(const Step& step, size_t most_bytes, std::string* text);
+  static Status put_stretch(const Step& step, std::string_view text, size_t most_bytes, std::string* out);
 
   std::vector<Step> steps_;
 };

@@ -26,6 +26,8 @@ struct DecodeStep {
 enum class LeadingSpace {
   kKept,
   kOne,              // one space
+  kMark,             // one that stands for the mark that the first token begins with
+  kMarks,            // the same of each token, until there is text
   kAllOfFirstToken,  // every space of the first token, unless it is spelled with one
 };
 

@@ -21,10 +21,11 @@ std::string StreamDetokenizer::push(TokenId id) {
   DecodeOptions options = options_;
   options.continues |= begun_;
   held_ += tokenizer_->decode({&id, 1}, options);
-  const TokenType type = tokenizer_->type(id);
-  const bool is_skipped =
-      options.skip_special && (type == TokenType::kControl || type == TokenType::kUnknown);
-  if (type != TokenType::kUnused && !is_skipped) begun_ = true;
+  if (!begun_) {
+    // A token may give nothing and yet be the beginning: a space that is taken away there, and there alone.
+    const TokenId twice[] = {id, id};
+    begun_ = !held_.empty() || !tokenizer_->decode(twice, options_).empty();
+  }
   const size_t whole = held_.size() - incomplete_tail_bytes(held_);
   std::string text;
   append_replacing_malformed(std::string_view(held_).substr(0, whole), &text);

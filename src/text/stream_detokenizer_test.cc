@@ -11,7 +11,8 @@ namespace butter {
 namespace {
 
 const Tokenizer& byte_tokenizer() {
-  static const Tokenizer* const kTokenizer = new BpeTokenizer(BpeTokenizer::create(byte_spec()).value());
+  static const Tokenizer* const kTokenizer =
+      new VocabularyTokenizer(VocabularyTokenizer::create(byte_spec()).value());
   return *kTokenizer;
 }
 

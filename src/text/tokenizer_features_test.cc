@@ -58,7 +58,7 @@ int count_differences(const Tokenizer& tokenizer, const json& one) {
 TEST(TokenizerFeatures, EveryFileGivesItsIdsAndTheirText) {
   EXPECT_GE(features()["models"].size(), 11u);
   for (const json& one : features()["models"]) {
-    const auto tokenizer = BpeTokenizer::from_tokenizer_json(one["json"].dump());
+    const auto tokenizer = VocabularyTokenizer::from_tokenizer_json(one["json"].dump());
     ASSERT_TRUE(tokenizer) << one["name"] << ": " << tokenizer.error().message();
     EXPECT_EQ(count_differences(*tokenizer, one), 0) << one["name"];
   }
@@ -67,7 +67,8 @@ TEST(TokenizerFeatures, EveryFileGivesItsIdsAndTheirText) {
 // Quadratic ways would need minutes here.
 TEST(TokenizerFeatures, EveryFileReadsAHundredThousandEqualCharacters) {
   for (const json& one : features()["models"]) {
-    const BpeTokenizer tokenizer = BpeTokenizer::from_tokenizer_json(one["json"].dump()).value();
+    const VocabularyTokenizer tokenizer =
+        VocabularyTokenizer::from_tokenizer_json(one["json"].dump()).value();
     for (const std::string character : {"a", " ", "\u5b57", "\u0301", "\xFF"}) {
       std::string text;
       for (int i = 0; i < 100'000; ++i) text += character;

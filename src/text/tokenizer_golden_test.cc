@@ -47,7 +47,7 @@ TEST(TokenizerGolden, SpecialTokensAreParsedWhereAsked) {
 
 TEST(TokenizerGolden, TokenizerJsonGivesTheIdsOfTheGgufMetadata) {
   for (const bool merge_pairs : {false, true}) {
-    const auto tokenizer = BpeTokenizer::from_tokenizer_json(full_tokenizer_json(merge_pairs).dump());
+    const auto tokenizer = VocabularyTokenizer::from_tokenizer_json(full_tokenizer_json(merge_pairs).dump());
     ASSERT_TRUE(tokenizer) << tokenizer.error().message();
     EXPECT_EQ(tokenizer->vocab_size(), full_tokenizer().vocab_size());
     EXPECT_EQ(tokenizer->pre_tokenizer(), "smollm");
@@ -57,7 +57,7 @@ TEST(TokenizerGolden, TokenizerJsonGivesTheIdsOfTheGgufMetadata) {
 }
 
 TEST(TokenizerGolden, ATrainedTokenizerJsonGivesItsIdsAndItsBos) {
-  const auto tokenizer = BpeTokenizer::from_tokenizer_json(small_tokenizer_json());
+  const auto tokenizer = VocabularyTokenizer::from_tokenizer_json(small_tokenizer_json());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message();
   EXPECT_TRUE(tokenizer->adds_bos());
   EXPECT_EQ(tokenizer->bos_id(), 0);
@@ -69,7 +69,7 @@ TEST(TokenizerGolden, AWholeWordIsItsTokenWhereMergesAreIgnored) {
   json& model = changed["model"];
   model["ignore_merges"] = true;
   model["merges"].erase(model["merges"].begin() + 20, model["merges"].end());
-  const auto tokenizer = BpeTokenizer::from_tokenizer_json(changed.dump());
+  const auto tokenizer = VocabularyTokenizer::from_tokenizer_json(changed.dump());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message();
   EXPECT_EQ(count_differences(*tokenizer, golden()["small"]["ignore_merges"], true), 0);
 }

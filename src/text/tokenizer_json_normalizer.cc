@@ -1,6 +1,7 @@
 // The normalizer of a tokenizer.json, as steps.
 #include <algorithm>
 
+#include "text/base64.h"
 #include "text/tokenizer_internal.h"
 #include "text/tokenizer_json_internal.h"
 
@@ -39,6 +40,14 @@ Result<NormalizerStep> read_prepend(const json& step) {
   return NormalizerStep{Kind::kPrepend, "", std::string(json_text(content))};
 }
 
+Result<NormalizerStep> read_precompiled(const json& step) {
+  const json& charsmap = json_member(step, "precompiled_charsmap");
+  const auto blob = decode_base64(json_text(charsmap));
+  if (!charsmap.is_string() || !blob)
+    return fail(wrong(step, "a precompiled_charsmap in base64 is expected").error());
+  return NormalizerStep{Kind::kCharsMap, "", *blob};
+}
+
 Result<NormalizerStep> read_step(const json& step) {
   const std::string_view type = json_text(json_member(step, "type"));
   if (type == "NFC") return NormalizerStep{Kind::kNfc};
@@ -48,14 +57,15 @@ Result<NormalizerStep> read_step(const json& step) {
   if (type == "Lowercase") return NormalizerStep{Kind::kLowercase};
   if (type == "StripAccents") return NormalizerStep{Kind::kStripAccents};
   if (type == "Replace") return read_replace(step);
+  if (type == "Precompiled") return read_precompiled(step);
   if (type == "Prepend") return read_prepend(step);
   if (type == "Strip") {
     return NormalizerStep{Kind::kStrip, "", "", json_flag(json_member(step, "strip_left"), true),
                           json_flag(json_member(step, "strip_right"), true)};
   }
   return fail(wrong(step,
-                    "NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend and Sequence are "
-                    "known")
+                    "NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, Precompiled and "
+                    "Sequence are known")
                   .error());
 }
 

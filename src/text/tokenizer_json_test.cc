@@ -20,7 +20,8 @@ json small_json() {
 
 std::string error_of(const std::string& tokenizer, const std::string& config = {},
                      const std::string& generation = {}) {
-  const auto made = BpeTokenizer::from_tokenizer_json(tokenizer, config, generation);
+  const auto made = VocabularyTokenizer::from_tokenizer_json(
+      tokenizer, {.tokenizer_config = config, .generation_config = generation});
   return made ? "no error" : made.error().message();
 }
 
@@ -31,10 +32,11 @@ std::string error_after(const std::function<void(json&)>& change) {
 }
 
 TEST(TokenizerJson, ConfigNamesTheSpecialTokens) {
-  const auto made = BpeTokenizer::from_tokenizer_json(
+  const auto made = VocabularyTokenizer::from_tokenizer_json(
       small_tokenizer_json(),
-      R"({"eos_token": {"content": "</s>"}, "pad_token": "<|user|>", "unk_token": null})",
-      R"({"eos_token_id": [2, 1]})");
+      {.tokenizer_config =
+           R"({"eos_token": {"content": "</s>"}, "pad_token": "<|user|>", "unk_token": null})",
+       .generation_config = R"({"eos_token_id": [2, 1]})"});
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_EQ(made->bos_id(), 0);
   EXPECT_EQ(made->eos_id(), 1);
@@ -45,13 +47,15 @@ TEST(TokenizerJson, ConfigNamesTheSpecialTokens) {
 }
 
 TEST(TokenizerJson, ConfigMayTakeBosAway) {
-  const auto made = BpeTokenizer::from_tokenizer_json(small_tokenizer_json(), R"({"add_bos_token": false})");
+  const auto made = VocabularyTokenizer::from_tokenizer_json(
+      small_tokenizer_json(), {.tokenizer_config = R"({"add_bos_token": false})"});
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_EQ(made->encode("<tool>").value(), (Ids{600}));
 }
 
 TEST(TokenizerJson, GenerationConfigMayHoldOneId) {
-  const auto made = BpeTokenizer::from_tokenizer_json(small_tokenizer_json(), "", R"({"eos_token_id": 1})");
+  const auto made = VocabularyTokenizer::from_tokenizer_json(small_tokenizer_json(),
+                                                             {.generation_config = R"({"eos_token_id": 1})"});
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_EQ(made->eos_id(), 1);
   EXPECT_TRUE(made->is_end(1));
@@ -66,7 +70,7 @@ TEST(TokenizerJson, ASplitWithTheSamePatternIsTheSamePreTokenizer) {
                                  {"behavior", "Isolated"},
                                  {"invert", false}},
                                 {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
-  const auto made = BpeTokenizer::from_tokenizer_json(changed.dump());
+  const auto made = VocabularyTokenizer::from_tokenizer_json(changed.dump());
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_EQ(made->pre_tokenizer(), "gpt2");
 }
@@ -75,7 +79,7 @@ TEST(TokenizerJson, AnEosInTheTemplateIsAdded) {
   json changed = small_json();
   changed["post_processor"]["single"].push_back({{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}});
   changed["post_processor"]["special_tokens"]["</s>"] = {{"id", "</s>"}, {"ids", {1}}, {"tokens", {"</s>"}}};
-  const auto made = BpeTokenizer::from_tokenizer_json(changed.dump());
+  const auto made = VocabularyTokenizer::from_tokenizer_json(changed.dump());
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_EQ(made->encode("<tool>").value(), (Ids{0, 600, 1}));
 }
@@ -87,7 +91,7 @@ TEST(TokenizerJson, ContentStaysTextInNormalizedText) {
   changed["normalizer"] = {{"type", "Lowercase"}};
   changed["post_processor"] = nullptr;
   changed["added_tokens"][1]["normalized"] = true;
-  const auto made = BpeTokenizer::from_tokenizer_json(changed.dump());
+  const auto made = VocabularyTokenizer::from_tokenizer_json(changed.dump());
   ASSERT_TRUE(made) << made.error().message();
   const std::string text = "A</S>B</S>C";
   const Ids all = made->encode(text, {.parse_special = true}).value();
@@ -102,7 +106,7 @@ TEST(TokenizerJson, ContentStaysTextInNormalizedText) {
 }
 
 TEST(BadTokenizerJson, WhatIsNotKnownIsNamed) {
-  EXPECT_THAT(error_after([](json& j) { j["model"]["type"] = "Unigram"; }), HasSubstr("\"Unigram\""));
+  EXPECT_THAT(error_after([](json& j) { j["model"]["type"] = "WordPiece"; }), HasSubstr("\"WordPiece\""));
   EXPECT_THAT(error_after([](json& j) {
                 j["normalizer"] = {{"type", "BertNormalizer"}};
               }),
@@ -230,7 +234,7 @@ TEST(BadTokenizerJson, AnyMemberOfAnyKindIsSurvived) {
     for (const json& kind : kinds) {
       json changed = original;
       changed[json::json_pointer(member)] = kind;
-      (void)BpeTokenizer::from_tokenizer_json(changed.dump());
+      (void)VocabularyTokenizer::from_tokenizer_json(changed.dump());
     }
   }
 }

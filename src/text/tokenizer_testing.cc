@@ -77,8 +77,9 @@ json full_tokenizer_json(bool merge_pairs) {
           {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}}};
 }
 
-const BpeTokenizer& full_tokenizer() {
-  static const BpeTokenizer* const kTokenizer = new BpeTokenizer(BpeTokenizer::create(full_spec()).value());
+const VocabularyTokenizer& full_tokenizer() {
+  static const VocabularyTokenizer* const kTokenizer =
+      new VocabularyTokenizer(VocabularyTokenizer::create(full_spec()).value());
   return *kTokenizer;
 }
 

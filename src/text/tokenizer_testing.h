@@ -26,7 +26,7 @@ std::string small_tokenizer_json();
 TokenizerSpec full_spec();
 // The same as a tokenizer.json; merges as strings or as pairs.
 nlohmann::json full_tokenizer_json(bool merge_pairs);
-const BpeTokenizer& full_tokenizer();
+const VocabularyTokenizer& full_tokenizer();
 
 // A vocabulary of the 256 bytes and no merges, which a test adds to; views look into static storage.
 TokenizerSpec byte_spec();

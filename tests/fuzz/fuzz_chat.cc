@@ -46,7 +46,7 @@ constexpr const char* kTemplates[] = {
 struct Fixture {
   std::vector<ChatTemplate> templates;
   std::vector<std::string> vocabulary = byte_vocabulary();
-  BpeTokenizer tokenizer = make_tokenizer();
+  VocabularyTokenizer tokenizer = make_tokenizer();
 
   Fixture() {
     for (const char* source : kTemplates) {
@@ -65,13 +65,13 @@ struct Fixture {
     return limits;
   }
 
-  BpeTokenizer make_tokenizer() const {
+  VocabularyTokenizer make_tokenizer() const {
     TokenizerSpec spec;
     spec.pre_tokenizer = "gpt-2";
     spec.tokens.assign(vocabulary.begin(), vocabulary.end());
     spec.types.assign(vocabulary.size(), TokenType::kNormal);
     std::fill_n(spec.types.begin(), 3, TokenType::kControl);
-    auto made = BpeTokenizer::create(spec);
+    auto made = VocabularyTokenizer::create(spec);
     BUTTER_CHECK(made.has_value());
     return *std::move(made);
   }
