@@ -122,8 +122,11 @@ struct TokenizerFile {
 };
 constexpr TokenizerFile kTokenizerFiles[] = {
     {"tokenizer.json", VocabularyTokenizer::from_tokenizer_json},
-    {"tokenizer.model", VocabularyTokenizer::from_sentencepiece},
+    {"tekken.json", VocabularyTokenizer::from_tekken},
+    {"tokenizer.model", VocabularyTokenizer::from_model_file},
     {"spiece.model", VocabularyTokenizer::from_sentencepiece},
+    {"tokenizer.model.v3", VocabularyTokenizer::from_sentencepiece},
+    {"qwen.tiktoken", VocabularyTokenizer::from_tiktoken},
 };
 
 Result<std::unique_ptr<const Tokenizer>> folder_tokenizer(const Checkpoint& checkpoint) {

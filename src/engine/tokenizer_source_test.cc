@@ -169,6 +169,11 @@ TEST(TokenizerSource, AFolderMayHaveASentencePieceModel) {
   EXPECT_EQ((*made)->encode("ab  a\n").value(), (Ids{1, 263, 259, 259, 260, 3 + '\n'}));
   folder.add("tokenizer.model", "no model");
   EXPECT_THAT(folder.tokenizer().error().message(), HasSubstr("tokenizer.model: "));
+  folder.add("tokenizer.model", "YQ== 0\nYg== 1\n");
+  EXPECT_THAT(folder.tokenizer().error().message(), HasSubstr("tiktoken file: it has 2 byte strings"));
+  folder.add("tekken.json", "{}");
+  EXPECT_THAT(folder.tokenizer().error().message(),
+              HasSubstr("tekken.json: config.default_vocab_size is missing"));
 }
 
 }  // namespace

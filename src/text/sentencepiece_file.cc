@@ -165,11 +165,6 @@ Status read_normalizer(std::string_view message, SentencePieceRules* rules) {
 
 }  // namespace
 
-bool looks_like_sentencepiece(std::string_view bytes) {
-  // Field 1, a message: the first piece. As text it would be an empty line.
-  return bytes.starts_with('\n') && bytes.size() > 1;
-}
-
 Result<SentencePieceFile> read_sentencepiece_file(std::string_view bytes) {
   SentencePieceFile file;
   const auto take = [&](const Field& field) -> Status {

@@ -28,9 +28,6 @@ struct SentencePieceFile {
   std::string_view pad_piece = "<pad>";
 };
 
-// Whether a file begins as such a model does, which no text file does.
-bool looks_like_sentencepiece(std::string_view bytes);
-
 // kCorrupt where the bytes are no ModelProto.
 Result<SentencePieceFile> read_sentencepiece_file(std::string_view bytes);
 

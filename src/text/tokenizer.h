@@ -138,6 +138,17 @@ class VocabularyTokenizer final : public Tokenizer {
   static Result<VocabularyTokenizer> from_sentencepiece(std::string_view model,
                                                         const TokenizerFiles& files = {});
 
+  // From a tiktoken file ("base64 rank" on each line) of one of the models that ship one: Llama 3, Llama 4,
+  // Qwen. Their special tokens are known; the other files may name them otherwise.
+  static Result<VocabularyTokenizer> from_tiktoken(std::string_view file, const TokenizerFiles& files = {});
+
+  // From Mistral's tekken.json.
+  static Result<VocabularyTokenizer> from_tekken(std::string_view tekken_json,
+                                                 const TokenizerFiles& files = {});
+
+  // From a file that is called tokenizer.model: a SentencePiece model or a tiktoken file.
+  static Result<VocabularyTokenizer> from_model_file(std::string_view file, const TokenizerFiles& files = {});
+
   // Errors: kLimit for a text above kMaxTextBytes or one that the pre-tokenizer gives up on.
   using Tokenizer::decode;
   using Tokenizer::encode;

@@ -40,19 +40,35 @@ std::optional<int64_t> json_id(const json& value) {
   return value.get<int64_t>();
 }
 
+// Whether objects and arrays are nested so deep. The parser's own way to ask takes time quadratic in a list.
+static bool is_deeper_than(int most, std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > most) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 Result<json> parse_tokenizer_file(std::string_view text, std::string_view file) {
   constexpr int kMaxDepth = 32;  // of nested objects and arrays
   if (text.size() > VocabularyTokenizer::kMaxFileBytes) {
     return fail(StatusCode::kLimit, "{} has {} bytes; at most {} are expected", file, text.size(),
                 VocabularyTokenizer::kMaxFileBytes);
   }
-  bool too_deep = false;
-  const auto limit_depth = [&](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxDepth) too_deep = true;
-    return depth <= kMaxDepth;
-  };
-  json parsed = json::parse(text.begin(), text.end(), limit_depth, /*allow_exceptions=*/false);
-  if (too_deep) return fail(StatusCode::kLimit, "{} is nested deeper than {} levels", file, kMaxDepth);
+  if (is_deeper_than(kMaxDepth, text))
+    return fail(StatusCode::kLimit, "{} is nested deeper than {} levels", file, kMaxDepth);
+  json parsed = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) return fail(StatusCode::kCorrupt, "{} is not a JSON object", file);
   return parsed;
 }
@@ -150,10 +166,14 @@ Result<ConfigOfVocabulary> ConfigOfVocabulary::parse(const TokenizerFiles& files
   return made;
 }
 
-Status ConfigOfVocabulary::add_to(TokenizerSpec* spec) const {
-  BUTTER_TRY(add_tokens(spec));
+Status ConfigOfVocabulary::add_ids_to(TokenizerSpec* spec) const {
   std::unordered_map<std::string_view, int64_t> ids;
-  for (size_t id = 0; id < spec->tokens.size(); ++id) ids.emplace(spec->tokens[id], id);
+  // A special token comes before a word that is spelled the same.
+  for (const bool special : {true, false}) {
+    for (size_t id = 0; id < spec->tokens.size(); ++id) {
+      if ((spec->types[id] == TokenType::kControl) == special) ids.emplace(spec->tokens[id], id);
+    }
+  }
   const auto find = [&](std::string_view text) -> std::optional<int64_t> {
     const auto found = ids.find(text);
     if (text.empty() || found == ids.end()) return std::nullopt;
@@ -164,7 +184,7 @@ Status ConfigOfVocabulary::add_to(TokenizerSpec* spec) const {
 }
 
 // added_tokens_decoder has flags; added_tokens.json, which is older, only texts, of tokens that are special.
-Status ConfigOfVocabulary::add_tokens(TokenizerSpec* spec) const {
+Status ConfigOfVocabulary::add_tokens_to(TokenizerSpec* spec) const {
   const auto vocabulary_size = static_cast<int64_t>(spec->tokens.size());
   const json& decoder = json_member(config_, "added_tokens_decoder");
   for (auto token = decoder.begin(); token != decoder.end(); ++token) {

@@ -43,11 +43,11 @@ class ConfigOfVocabulary {
  public:
   static Result<ConfigOfVocabulary> parse(const TokenizerFiles& files);
   const nlohmann::json& tokenizer_config() const { return config_; }
-  Status add_to(TokenizerSpec* spec) const;
+  // Tokens and their flags, then ids.
+  Status add_tokens_to(TokenizerSpec* spec) const;
+  Status add_ids_to(TokenizerSpec* spec) const;
 
  private:
-  Status add_tokens(TokenizerSpec* spec) const;
-
   nlohmann::json config_;
   nlohmann::json added_;
   nlohmann::json generation_;

@@ -82,7 +82,8 @@ Result<VocabularyTokenizer> VocabularyTokenizer::from_sentencepiece(std::string_
     file.rules.prefix_after_special = json_flag(json_member(config.tokenizer_config(), "legacy"), true);
     TokenizerSpec spec = spec_of(file);
     spec.add_bos = control_id(file, file.bos_piece).has_value();
-    BUTTER_TRY(config.add_to(&spec));
+    BUTTER_TRY(config.add_tokens_to(&spec));
+    BUTTER_TRY(config.add_ids_to(&spec));
     set_if_missing(&spec.bos_id, control_id(file, file.bos_piece));
     set_if_missing(&spec.eos_id, control_id(file, file.eos_piece));
     set_if_missing(&spec.pad_id, control_id(file, file.pad_piece));
@@ -92,6 +93,11 @@ Result<VocabularyTokenizer> VocabularyTokenizer::from_sentencepiece(std::string_
   auto made = build();
   if (!made) return fail(made.error().within("SentencePiece model"));
   return made;
+}
+
+Result<VocabularyTokenizer> VocabularyTokenizer::from_model_file(std::string_view file,
+                                                                 const TokenizerFiles& files) {
+  return looks_like_tiktoken(file) ? from_tiktoken(file, files) : from_sentencepiece(file, files);
 }
 
 }  // namespace butter

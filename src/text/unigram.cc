@@ -39,7 +39,7 @@ class UnigramModel::Encoder final : public WordEncoder {
     size_t unknown_begin = 0, at = 0;
     for (auto end = path_.rbegin(); end != path_.rend(); at = *end++) {
       const int32_t piece = best_[*end].piece;
-      if (piece == kUnknown) continue;  // a run of unknown characters is one
+      if (is_unknown(piece)) continue;  // a run of unknown characters is one
       if (unknown_begin < at) add_unknown(word.substr(unknown_begin, at - unknown_begin), ids);
       ids->push_back(model_.ids_[static_cast<size_t>(piece)]);
       unknown_begin = *end;
@@ -96,8 +96,14 @@ class UnigramModel::Encoder final : public WordEncoder {
     }
   }
 
+  // The spelling of the unknown token, where it is a piece, is no better than unknown characters.
+  bool is_unknown(int32_t piece) const {
+    return piece == kUnknown || model_.ids_[static_cast<size_t>(piece)] == model_.options_.unknown.unknown_id;
+  }
+
   void add_unknown(std::string_view run, std::vector<int32_t>* ids) const {
-    // `tokenizers` looks a run up once more: two characters that are worse as one piece are that piece.
+    // `tokenizers` looks a run up once more: the unknown token's spelling, or two characters that are worse
+    // as one piece, are that piece.
     const int32_t piece = model_.options_.as_sentencepiece ? -1 : model_.trie_.find(run);
     if (piece >= 0) return ids->push_back(model_.ids_[static_cast<size_t>(piece)]);
     model_.options_.unknown.append(run, ids);

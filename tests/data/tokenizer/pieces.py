@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Writes what PyPI `sentencepiece` and `tokenizers` make of many strings, with small vocabularies of pieces.
 
-Needs the PyPI packages sentencepiece, protobuf, tokenizers and zstandard, and no model:
+Needs the PyPI packages sentencepiece, protobuf, tiktoken, tokenizers and zstandard, and no model:
     python pieces.py
 
 pieces.json.zst  {sentencepiece, tokenizers: their versions,
                   texts: [...],
                   sentencepiece_models: [{name, model: hex of the file, ids: by text, decoded: by text}],
                   tokenizer_files: [{name, json, ids, decoded}],  Unigram models of tokenizer.json
-                  charsmap: hex, mapped: by text}  what the Precompiled normalizer makes of the texts
+                  charsmap: hex, mapped: by text,  what the Precompiled normalizer makes of the texts
+                  tekken: {json, ids}}  a vocabulary of tiktoken's kind, in Mistral's file
 
 The models are trained here on a few lines. `decoded` is null where bytes that are no UTF-8 come out. Everything
 is seeded: the same packages give the same file.
@@ -22,11 +23,12 @@ import tempfile
 import unicodedata
 
 import sentencepiece as spm
+import tiktoken
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2 as proto
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers as pre, trainers
 
-from features import MARK, strings
+from features import MARK, TEKKEN, strings
 from generate import CODE, PROSE, write_compressed
 
 LINES = PROSE[:14] + CODE
@@ -195,6 +197,32 @@ def tokenizers_golden(chosen, by_name):
     return found
 
 
+def tekken_golden(chosen):
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre.ByteLevel(False, use_regex=True)
+    trained.train_from_iterator(PROSE + CODE, trainers.BpeTrainer(
+        vocab_size=700, show_progress=False, initial_alphabet=sorted(pre.ByteLevel.alphabet())))
+    to_bytes = {c: bytes([b]) for b, c in zip(range(256), byte_alphabet())}
+    pieces = sorted(trained.get_vocab().items(), key=lambda item: item[1])
+    spelled = [b"".join(to_bytes[c] for c in piece) for piece, _ in pieces]
+    spelled = sorted(spelled[:256]) + spelled[256:]
+    special, left_out = 30, 20
+    size = special + len(spelled) - left_out
+    ranks = {piece: rank for rank, piece in enumerate(spelled[:len(spelled) - left_out])}
+    encoding = tiktoken.Encoding("small", pat_str=TEKKEN, mergeable_ranks=ranks, special_tokens={})
+    file = {"config": {"pattern": TEKKEN, "num_vocab_tokens": len(spelled), "default_vocab_size": size,
+                       "default_num_special_tokens": special, "version": "v3"},
+            "vocab": [{"rank": rank, "token_bytes": base64.b64encode(piece).decode(), "token_str": None}
+                      for rank, piece in enumerate(spelled)]}
+    return {"json": file, "ids": [[i + special for i in encoding.encode_ordinary(text)] for text in chosen]}
+
+
+def byte_alphabet():
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    return [chr(b) if b in printable else chr(next(others)) for b in range(256)]
+
+
 def main():
     chosen = texts()
     rules = rules_file(chosen)
@@ -204,7 +232,8 @@ def main():
     precompiled = normalizers.Precompiled(charsmap)
     golden = {"sentencepiece": spm.__version__, "tokenizers": tokenizers.__version__, "texts": chosen,
               "sentencepiece_models": of_files, "tokenizer_files": tokenizers_golden(chosen, by_name),
-              "charsmap": charsmap.hex(), "mapped": [precompiled.normalize_str(text) for text in chosen]}
+              "charsmap": charsmap.hex(), "mapped": [precompiled.normalize_str(text) for text in chosen],
+              "tekken": tekken_golden(chosen)}
     write_compressed("pieces.json.zst", golden)
     print(f"{len(chosen)} strings, {len(of_files)} SentencePiece models, {len(golden['tokenizer_files'])} tokenizer.json")
 
