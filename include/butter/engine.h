@@ -78,6 +78,7 @@ class Sequence {
  private:
   friend class Engine;
   friend class AttentionComparison;
+  friend class TracedForward;
   struct State;
   explicit Sequence(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
@@ -144,6 +145,7 @@ class Engine {
  private:
   friend class Sequence;
   friend class AttentionComparison;  // behind butter/eval.h
+  friend class TracedForward;        // engine/traced_forward.h
   struct State;
   explicit Engine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -28,9 +28,9 @@ struct CachePlan {
   int64_t centre_bytes = 0;
   int64_t recurrent_bytes = 0;  // state: that of the position, and room for that of the next
   int64_t snapshot_bytes = 0;   // of state, to go back to
-  int64_t total_bytes = 0;    // their sum: held at max_context
-  int64_t prefill_bytes = 0;  // more, while a prefill step is under way
-  int64_t raw_bytes = 0;      // total_bytes of the raw cache with the same window and context
+  int64_t total_bytes = 0;      // their sum: held at max_context
+  int64_t prefill_bytes = 0;    // more, while a prefill step is under way
+  int64_t raw_bytes = 0;        // total_bytes of the raw cache with the same window and context
   int64_t bytes_per_token = 0;
   double ratio_sealed = 1;      // raw bytes / bytes of a sealed page
   double ratio_at_context = 1;  // raw_bytes / total_bytes

@@ -16,9 +16,9 @@
 namespace butter {
 
 struct CacheModel {
-  int layers = 0;                       // of the model, with a cache or without
-  std::vector<KvLayerShape> kv_layers;  // those with a KV cache, in order
-  std::vector<Window> window_classes;   // the model's distinct windows
+  int layers = 0;                        // of the model, with a cache or without
+  std::vector<KvLayerShape> kv_layers;   // those with a KV cache, in order
+  std::vector<Window> window_classes;    // the model's distinct windows
   std::vector<StateShape> state_layers;  // those with recurrent state, in order
 };
 

@@ -87,9 +87,8 @@ Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& optio
   add_state_layers(*layout, blocks, plan.layers);
   std::sort(plan.layers.begin(), plan.layers.end(),
             [](const LayerMemory& a, const LayerMemory& b) { return a.layer < b.layer; });
-  plan.total_bytes =
-      plan.sealed_bytes + plan.open_bytes + plan.pinned_bytes + plan.centre_bytes + plan.recurrent_bytes +
-      plan.snapshot_bytes;
+  plan.total_bytes = plan.sealed_bytes + plan.open_bytes + plan.pinned_bytes + plan.centre_bytes +
+                     plan.recurrent_bytes + plan.snapshot_bytes;
   plan.raw_bytes = plan.total_bytes;
   if (seals) {
     CacheOptions raw_options = options;

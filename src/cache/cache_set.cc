@@ -310,8 +310,8 @@ Result<int64_t> CacheSet::truncate(int64_t n, uint64_t fence) {
   }
   if (n == position_) return n;
   const bool in_open_page = page_of(n) == page_of(position_);
-  const int64_t target = state_.leased() ? reachable_state(n)
-                                         : reachable(in_open_page ? n : n / kPageRows * kPageRows);
+  const int64_t target =
+      state_.leased() ? reachable_state(n) : reachable(in_open_page ? n : n / kPageRows * kPageRows);
   if (state_.leased()) state_.restore(target);
   for (ClassPagesOwned& pages : classes_) {
     // In a raw scheme an open page without rows is no page at all; in schemes that seal its block stays.

@@ -1,5 +1,5 @@
-// StateRing: the recurrent state of one sequence: what the next step begins with, room for what it leaves, and
-// snapshots of page boundaries that the sequence may go back to.
+// StateRing: the recurrent state of one sequence: what the next step begins with, room for what it leaves,
+// and snapshots of page boundaries that the sequence may go back to.
 //
 // State cannot be rolled back, so a step never writes what it reads: it takes up the committed block and
 // leaves its result in another, which commit() makes the committed one; a step that fails leaves no trace. At

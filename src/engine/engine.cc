@@ -13,6 +13,7 @@
 #include "engine/engine_state.h"
 #include "engine/known_models.h"
 #include "engine/tokenizer_source.h"
+#include "engine/traced_forward.h"
 #include "families/family.h"
 #include "kernels/row_format.h"
 #include "model/decoder.h"
@@ -338,7 +339,8 @@ Status Engine::State::feed(Sequence::State& sequence, std::span<const int32_t> t
     }
     const int64_t position = caches.position();
     int rows = next_step_rows(position, total - done, step_rows, caches.layout().options.scheme.span);
-    if (snapshots && position < resume && resume < position + rows) rows = static_cast<int>(resume - position);
+    if (snapshots && position < resume && resume < position + rows)
+      rows = static_cast<int>(resume - position);
     BUTTER_TRY(each(done, rows, done + rows == total));
     done += rows;
     if (snapshots && caches.position() == resume) caches.mark_snapshot();
@@ -369,24 +371,35 @@ Status Engine::State::feed_last(Sequence::State& sequence, std::span<const int32
 Status Engine::forward_all(Sequence& sequence, std::span<const int32_t> tokens,
                            const std::function<void(int64_t, std::span<const float>)>& on_logits) {
   std::lock_guard<std::mutex> lock(state_->step_mutex);
-  State& state = *state_;
-  const auto vocabulary = static_cast<size_t>(state.spec.vocabulary);
+  return state_->feed_all(*sequence.state_, tokens, on_logits, nullptr);
+}
+
+Status TracedForward::run(Engine& engine, Sequence& sequence, std::span<const int32_t> tokens,
+                          const TraceFn& trace, const OnLogits& on_logits) {
+  std::lock_guard<std::mutex> lock(engine.state_->step_mutex);
+  return engine.state_->feed_all(*sequence.state_, tokens, on_logits, &trace);
+}
+
+// Logits of every token.
+Status Engine::State::feed_all(Sequence::State& sequence, std::span<const int32_t> tokens,
+                               const std::function<void(int64_t, std::span<const float>)>& on_logits,
+                               const TraceFn* trace) {
+  const auto vocabulary = static_cast<size_t>(spec.vocabulary);
   // Whole steps of as many rows as logits fit, page by page where that is possible.
-  const int fit = state.limits.logit_rows;
+  const int fit = limits.logit_rows;
   const int step_rows = fit >= kPageRows ? fit / kPageRows * kPageRows : fit;
   std::vector<int32_t> rows_of_step;
-  return state.feed(
-      *sequence.state_, tokens, std::min(step_rows, state.options.prefill_rows),
-      [&](int64_t done, int rows, bool) -> Status {
-        rows_of_step.resize(static_cast<size_t>(rows));
-        for (int i = 0; i < rows; ++i) rows_of_step[static_cast<size_t>(i)] = i;
-        const auto ids = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(rows));
-        BUTTER_TRY(state.run_step(*sequence.state_, ids, rows_of_step, nullptr));
-        for (int i = 0; i < rows; ++i) {
-          on_logits(done + i, {state.prepared->logits() + static_cast<size_t>(i) * vocabulary, vocabulary});
-        }
-        return {};
-      });
+  return feed(sequence, tokens, std::min(step_rows, options.prefill_rows),
+              [&](int64_t done, int rows, bool) -> Status {
+                rows_of_step.resize(static_cast<size_t>(rows));
+                for (int i = 0; i < rows; ++i) rows_of_step[static_cast<size_t>(i)] = i;
+                const auto ids = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(rows));
+                BUTTER_TRY(run_step(sequence, ids, rows_of_step, trace));
+                for (int i = 0; i < rows; ++i) {
+                  on_logits(done + i, {prepared->logits() + static_cast<size_t>(i) * vocabulary, vocabulary});
+                }
+                return {};
+              });
 }
 
 Result<int32_t> Engine::forward_sample(Sequence& sequence, std::span<const int32_t> tokens,

@@ -46,6 +46,9 @@ struct Engine::State {
                   std::span<const int32_t> logit_rows, const TraceFn* trace);
   Status feed(Sequence::State& sequence, std::span<const int32_t> tokens, int step_rows, const StepFn& each);
   Status feed_last(Sequence::State& sequence, std::span<const int32_t> tokens, const TraceFn* trace);
+  Status feed_all(Sequence::State& sequence, std::span<const int32_t> tokens,
+                  const std::function<void(int64_t, std::span<const float>)>& on_logits,
+                  const TraceFn* trace);
 };
 
 struct Sequence::State {

@@ -67,8 +67,7 @@ void describe_ffn(const PlainFfnSpec& ffn, LayerDescription& description) {
 void describe_ffn(const ExpertsSpec& ffn, LayerDescription& description) {
   const bool shared = !std::holds_alternative<std::monostate>(ffn.shared);
   description.ffn = fmt::format("{} of {} experts{}, {}{}", ffn.routing.chosen, ffn.routing.experts,
-                                shared ? " and a shared one" : "",
-                                ffn.experts.front().gate ? "gated " : "",
+                                shared ? " and a shared one" : "", ffn.experts.front().gate ? "gated " : "",
                                 activation_name(ffn.function.activation));
   description.ffn_width = ffn.width;
 }
@@ -155,7 +154,8 @@ Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& op
   cache.prefill_rows = prefill_rows;
   cache.state_snapshots = options.state_snapshots;
   return butter::plan_caches(
-      {static_cast<int>(spec.layers.size()), kv_layers(spec), window_classes(spec), state_layers(spec)}, cache);
+      {static_cast<int>(spec.layers.size()), kv_layers(spec), window_classes(spec), state_layers(spec)},
+      cache);
 }
 
 std::vector<std::string> cache_format_names() {

@@ -62,7 +62,8 @@ void add_mixer(Hasher& hasher, const Mamba2Spec& mamba) {
   for (const float multiplier : mamba.multipliers) hasher.add(multiplier);
 }
 void add_mixer(Hasher& hasher, const DeltaNetSpec& delta) {
-  hasher.add(delta.key_heads, delta.value_heads, delta.key_dim, delta.value_dim, delta.conv.taps, delta.tiled);
+  hasher.add(delta.key_heads, delta.value_heads, delta.key_dim, delta.value_dim, delta.conv.taps,
+             delta.tiled);
 }
 
 void add_function(Hasher& hasher, const GateFunction& function) {

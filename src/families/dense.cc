@@ -118,8 +118,7 @@ Result<int> gguf_vocabulary(const FamilySource& source, const std::string& prefi
 // A number that some files state for each layer, 0 where a layer has no such part: the largest.
 Result<int> read_largest(const Attributes& attributes, const std::string& key, int64_t otherwise,
                          int64_t max) {
-  if (attributes.kind(key) != AttributeKind::kArray)
-    return require_small_or(attributes, key, otherwise, max);
+  if (attributes.kind(key) != AttributeKind::kArray) return require_small_or(attributes, key, otherwise, max);
   BUTTER_ASSIGN(const auto values, attributes.get_int_or_ints(key));
   int64_t largest = 0;
   for (const int64_t value : values) {
@@ -138,8 +137,8 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
   BUTTER_ASSIGN(config.hidden, require_small(attributes, prefix + "embedding_length", kMaxWidth));
   BUTTER_ASSIGN(config.layers, require_small(attributes, prefix + "block_count", kMaxLayers));
   // Blocks that predict further tokens stand behind the model's own.
-  BUTTER_ASSIGN(const int64_t predicting, attributes.require_int_or(prefix + "nextn_predict_layers", 0, 0,
-                                                                    config.layers - 1));
+  BUTTER_ASSIGN(const int64_t predicting,
+                attributes.require_int_or(prefix + "nextn_predict_layers", 0, 0, config.layers - 1));
   config.layers -= static_cast<int>(predicting);
   BUTTER_ASSIGN(config.heads, require_small(attributes, prefix + "attention.head_count", kMaxWidth));
   BUTTER_ASSIGN(config.kv_heads,
@@ -166,9 +165,9 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
                                                               defaults.norm_eps, 0, 1));
   config.norm_eps = static_cast<float>(eps);
   config.tied = !source.has_tensor("output.weight");
-  BUTTER_ASSIGN(RopeTable rope, read_gguf_rope(source, prefix, config.head_dim,
-                                                      {defaults.rope_theta, defaults.partial_rotary,
-                                                       defaults.truncate_yarn}));
+  BUTTER_ASSIGN(RopeTable rope,
+                read_gguf_rope(source, prefix, config.head_dim,
+                               {defaults.rope_theta, defaults.partial_rotary, defaults.truncate_yarn}));
   config.ropes.push_back(std::move(rope));
   return config;
 }

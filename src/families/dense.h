@@ -73,7 +73,8 @@ struct DenseDefaults {
   const char* ffn_key = "intermediate_size";
   const char* activation_key = "hidden_act";
   const char* activation = "silu";
-  bool experts_only = false;  // no layer has a feed-forward without experts: GGUF files do not state its width
+  bool experts_only =
+      false;  // no layer has a feed-forward without experts: GGUF files do not state its width
 };
 
 Result<DenseConfig> read_dense(const FamilySource& source, const DenseDefaults& defaults);

@@ -20,11 +20,11 @@ struct ExpertsConfig {
 
 // What a family calls its experts behind a layer's prefix.
 struct ExpertNames {
-  const char* each = "mlp.experts.";         // "0.gate_proj.weight" of each, or "gate_up_proj" of all
-  const char* stacked = "mlp.switch_mlp.";   // MLX: "gate_proj.weight" of all
-  const char* up = "up_proj";                // in `each`
+  const char* each = "mlp.experts.";        // "0.gate_proj.weight" of each, or "gate_up_proj" of all
+  const char* stacked = "mlp.switch_mlp.";  // MLX: "gate_proj.weight" of all
+  const char* up = "up_proj";               // in `each`
   const char* down = "down_proj";
-  const char* stacked_up = "up_proj";        // in `stacked`
+  const char* stacked_up = "up_proj";  // in `stacked`
   const char* stacked_down = "down_proj";
 };
 
@@ -44,7 +44,8 @@ struct ExpertDefaults {
   int shared_width = 0;
 };
 
-// Counts and widths. Without experts in the configuration, routing.experts is 0 and nothing else is asked for.
+// Counts and widths. Without experts in the configuration, routing.experts is 0 and nothing else is asked
+// for.
 Result<ExpertsConfig> read_experts(const FamilySource& source, int hidden, const ExpertKeys& keys,
                                    const ExpertDefaults& defaults);
 

@@ -96,8 +96,8 @@ Result<ModelSpec> falcon_h1_spec(const FamilySource& source) {
   BUTTER_ASSIGN(config.mlp_bias, source.config.get_bool_or("mlp_bias", false));
   config.o_bias = config.qkv_bias;
   if (config.qkv_bias && by.key != 1) {
-    return fail(StatusCode::kUnsupported, "attention_bias is true and key_multiplier {}; false, or 1, is expected",
-                by.key);
+    return fail(StatusCode::kUnsupported,
+                "attention_bias is true and key_multiplier {}; false, or 1, is expected", by.key);
   }
   // Keys are multiplied before they are turned: the same as scores.
   config.attention_scale = static_cast<float>(by.key / std::sqrt(static_cast<double>(config.head_dim)));

@@ -197,7 +197,7 @@ TEST(Families, Phi3TakesItsMatricesOutOfFusedOnes) {
   EXPECT_EQ(first.q.weight.first_row, 0);
   EXPECT_EQ(first.k.weight.first_row, first.q.weight.shape[0]);
   EXPECT_EQ(first.v.weight.first_row, first.q.weight.shape[0] + first.k.weight.shape[0]);
-  EXPECT_EQ(first.v.weight.first_row + first.v.weight.shape[0], first.v.weight.stored_rows);
+  EXPECT_EQ(first.v.weight.first_row + first.v.weight.shape[0], first.v.weight.stored[0]);
   EXPECT_TRUE(first.window.none());
   config["sliding_window"] = "2047";
   EXPECT_EQ(attention(*spec_of(config), 3).window, (Window{2047, 0}));
@@ -231,22 +231,38 @@ TEST(Families, Gemma3HasTwoRotationsAndCentredNorms) {
   EXPECT_THAT(refusal(spec_of(config)), HasSubstr("use_bidirectional_attention"));
 }
 
-TEST(Families, GraniteIsTakenWithoutExpertsAndRecurrentLayers) {
+TEST(Families, GraniteLayersAreOfTheKindsThatItsConfigurationLists) {
   Config config = family_config("granitemoehybrid");
   config["shared_intermediate_size"] = "32";
   config["logits_scaling"] = "8";
-  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("layer_types is absent"));
   config["layer_types"] = R"(["attention", "attention", "attention", "attention"])";
   const auto spec = spec_of(config);
   ASSERT_TRUE(spec) << spec.error().message();
   EXPECT_FLOAT_EQ(spec->logit_multiplier, 0.125f);
   EXPECT_FLOAT_EQ(attention(*spec, 0).scale, 1.0f) << "the multiplier is the scale itself";
   EXPECT_FALSE(attention(*spec, 0).rope_table.has_value());
+  EXPECT_TRUE(std::holds_alternative<GatedFfnSpec>(*spec->layers[0].ffn));
   config["num_local_experts"] = "8";
-  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("num_local_experts is 8"));
+  config["num_experts_per_tok"] = "9";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("9"), HasSubstr("8 experts")));
+  config["num_experts_per_tok"] = "2";
+  const auto with_experts = spec_of(config);
+  ASSERT_TRUE(with_experts) << with_experts.error().message();
+  const auto& experts = std::get<ExpertsSpec>(*with_experts->layers[0].ffn);
+  EXPECT_EQ(experts.experts.size(), 8u);
+  EXPECT_TRUE(std::holds_alternative<GatedFfnSpec>(experts.shared));
   config.erase("num_local_experts");
+  config["layer_types"] = R"(["mamba", "attention", "attention", "sliding"])";
+  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("layer_types[3]"), HasSubstr("sliding")));
   config["layer_types"] = R"(["mamba", "attention", "attention", "attention"])";
-  EXPECT_THAT(refusal(spec_of(config)), AllOf(HasSubstr("layer_types[0]"), HasSubstr("mamba")));
+  config["mamba_n_heads"] = "7";
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("7 Mamba2 heads"));
+  config["mamba_n_heads"] = "4";
+  const auto hybrid = spec_of(config);
+  ASSERT_TRUE(hybrid) << hybrid.error().message();
+  EXPECT_TRUE(std::holds_alternative<Mamba2Spec>(hybrid->layers[0].mixers[0].kind));
+  config.erase("layer_types");
+  EXPECT_EQ(state_layers(*spec_of(config)).size(), 4u) << "without a list, all are recurrent";
   for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"}) {
     Config odd = config;
     odd["layer_types"] = R"(["attention", "attention", "attention", "attention"])";

@@ -33,7 +33,8 @@ Result<GptOssConfig> read_config(const FamilySource& source) {
   GptOssConfig config;
   BUTTER_ASSIGN(config.dense, read_dense(source, defaults));
   const Attributes& attributes = source.config;
-  const std::string window = source.gguf() ? source.model_type + ".attention.sliding_window" : "sliding_window";
+  const std::string window =
+      source.gguf() ? source.model_type + ".attention.sliding_window" : "sliding_window";
   BUTTER_ASSIGN(const int64_t width, attributes.require_int_or(window, 128, 1, int64_t{1} << 31));
   BUTTER_ASSIGN(const auto sliding, read_sliding(source, config.dense.layers));
   for (const bool slides : sliding) config.dense.windows.push_back(slides ? Window{width, 0} : Window{});

@@ -162,8 +162,7 @@ ExpertsSpec granite_experts(const TensorNames& names, const GraniteConfig& confi
   for (int e = 0; e < experts.routing.experts; ++e) {
     ExpertSpec& expert = spec.experts[static_cast<size_t>(e)];
     expert.gate = stacked_rows(in, experts, e, experts.width, experts.hidden, 0, 2 * experts.width);
-    expert.up =
-        stacked_rows(in, experts, e, experts.width, experts.hidden, experts.width, 2 * experts.width);
+    expert.up = stacked_rows(in, experts, e, experts.width, experts.hidden, experts.width, 2 * experts.width);
     expert.down = stacked_rows(out, experts, e, experts.hidden, experts.width, 0, experts.hidden);
   }
   return spec;
@@ -174,18 +173,19 @@ ExpertsSpec granite_experts(const TensorNames& names, const GraniteConfig& confi
 Result<ModelSpec> granite_spec(const FamilySource& source) {
   BUTTER_ASSIGN(const GraniteConfig config, read_config(source));
   const bool has_experts = config.experts.routing.experts > 0;
-  return dense_spec(source, config.dense, [&](const TensorNames& names, int layer, LayerSpec& spec) -> Status {
-    if (config.mamba_layers[static_cast<size_t>(layer)])
-      spec.mixers = {{mamba2_mixer(names.within("mamba."), config.mamba)}};
-    if (!has_experts) {
-      spec.ffn = shared_mlp(names, config, false);
-      return {};
-    }
-    ExpertsSpec ffn = granite_experts(names, config);
-    if (config.experts.shared_width > 0) ffn.shared = shared_mlp(names, config, true);
-    spec.ffn = std::move(ffn);
-    return {};
-  });
+  return dense_spec(source, config.dense,
+                    [&](const TensorNames& names, int layer, LayerSpec& spec) -> Status {
+                      if (config.mamba_layers[static_cast<size_t>(layer)])
+                        spec.mixers = {{mamba2_mixer(names.within("mamba."), config.mamba)}};
+                      if (!has_experts) {
+                        spec.ffn = shared_mlp(names, config, false);
+                        return {};
+                      }
+                      ExpertsSpec ffn = granite_experts(names, config);
+                      if (config.experts.shared_width > 0) ffn.shared = shared_mlp(names, config, true);
+                      spec.ffn = std::move(ffn);
+                      return {};
+                    });
 }
 
 }  // namespace butter

@@ -33,7 +33,8 @@ Result<MambaConfig> read_mamba(const FamilySource& source, const DenseConfig& de
     BUTTER_ASSIGN(const int64_t expand, config.require_int_or("mamba_expand", 2, 1, 64));
     width = expand * dense.hidden;
   }
-  if (config.kind(prefix + (gguf ? "time_step_rank" : "mamba_dt_rank")) != AttributeKind::kString) {  // "auto"
+  if (config.kind(prefix + (gguf ? "time_step_rank" : "mamba_dt_rank")) !=
+      AttributeKind::kString) {  // "auto"
     BUTTER_ASSIGN(rank, read("mamba_dt_rank", "time_step_rank", rank));
   }
   if (width > 1 << 20 || size > 4096 || taps > 64) {

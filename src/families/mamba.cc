@@ -59,9 +59,9 @@ Result<Mamba2Config> read_gguf(const FamilySource& source) {
 Result<Mamba2Config> read_hf(const Attributes& attributes, const Mamba2Keys& keys, int64_t inner) {
   Mamba2Config config;
   BUTTER_ASSIGN(const int64_t heads, attributes.require_int_or(keys.heads, keys.default_heads, 1, kMaxWidth));
-  BUTTER_ASSIGN(const int64_t dim, read_number_or_auto(attributes, keys.head_dim,
-                                                       keys.default_head_dim > 0 ? keys.default_head_dim
-                                                                                 : inner / heads));
+  BUTTER_ASSIGN(const int64_t dim,
+                read_number_or_auto(attributes, keys.head_dim,
+                                    keys.default_head_dim > 0 ? keys.default_head_dim : inner / heads));
   BUTTER_ASSIGN(const int64_t groups,
                 attributes.require_int_or(keys.groups, keys.default_groups, 1, kMaxWidth));
   BUTTER_ASSIGN(const int64_t size,
@@ -146,7 +146,8 @@ Result<ModelWidths> read_widths(const FamilySource& source) {
   const bool gguf = source.gguf();
   const std::string prefix = gguf ? source.model_type + "." : "";
   const auto key = [&](const char* hf, const char* other) { return prefix + (gguf ? other : hf); };
-  BUTTER_ASSIGN(const int64_t hidden, config.require_int(key("hidden_size", "embedding_length"), 1, kMaxWidth));
+  BUTTER_ASSIGN(const int64_t hidden,
+                config.require_int(key("hidden_size", "embedding_length"), 1, kMaxWidth));
   BUTTER_ASSIGN(const int64_t layers,
                 config.require_int(key("num_hidden_layers", "block_count"), 1, kMaxLayers));
   // Padded in converted files: the embedding knows.
@@ -158,16 +159,16 @@ Result<ModelWidths> read_widths(const FamilySource& source) {
   } else {
     BUTTER_ASSIGN(vocabulary, config.require_int(key("vocab_size", "vocab_size"), 1, kMaxVocabulary));
   }
-  BUTTER_ASSIGN(const double eps,
-                config.require_float_or(key("layer_norm_epsilon", "attention.layer_norm_rms_epsilon"), 1e-5,
-                                        0, 1));
-  ModelWidths widths{static_cast<int>(hidden), static_cast<int>(layers), static_cast<int>(vocabulary), 0,
-                     static_cast<float>(eps), false};
+  BUTTER_ASSIGN(
+      const double eps,
+      config.require_float_or(key("layer_norm_epsilon", "attention.layer_norm_rms_epsilon"), 1e-5, 0, 1));
+  ModelWidths widths{static_cast<int>(hidden),     static_cast<int>(layers),
+                     static_cast<int>(vocabulary), 0,
+                     static_cast<float>(eps),      false};
   BUTTER_ASSIGN(widths.tied, config.get_bool_or("tie_word_embeddings", false));
   // There are no positions that could end; this is where trained ones do, or as good as never.
-  BUTTER_ASSIGN(widths.max_positions,
-                config.require_int_or(key("max_position_embeddings", "context_length"), 1 << 20, 1,
-                                      int64_t{1} << 31));
+  BUTTER_ASSIGN(widths.max_positions, config.require_int_or(key("max_position_embeddings", "context_length"),
+                                                            1 << 20, 1, int64_t{1} << 31));
   return widths;
 }
 

@@ -36,8 +36,10 @@ struct Mamba2Keys {
   int default_state_size = 256;
 };
 
-// From config.json or, by its own keys, GGUF metadata. `inner`: heads · head_dim where head_dim is not stated.
-Result<Mamba2Config> read_mamba2(const FamilySource& source, int hidden, const Mamba2Keys& keys, int64_t inner);
+// From config.json or, by its own keys, GGUF metadata. `inner`: heads · head_dim where head_dim is not
+// stated.
+Result<Mamba2Config> read_mamba2(const FamilySource& source, int hidden, const Mamba2Keys& keys,
+                                 int64_t inner);
 
 // time_step_limit of config.json: what dt is held within.
 Status read_dt_limit(const Attributes& config, Mamba2Config& mamba);

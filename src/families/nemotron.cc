@@ -94,8 +94,16 @@ Result<int> read_width(const FamilySource& source, const char* hf, const char* g
 }
 
 Status read_mamba(const FamilySource& source, Config& config) {
-  const Mamba2Keys keys{"mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel",
-                        "use_conv_bias",   128,              64,         8,                128};
+  const Mamba2Keys keys{"mamba_num_heads",
+                        "mamba_head_dim",
+                        "n_groups",
+                        "ssm_state_size",
+                        "conv_kernel",
+                        "use_conv_bias",
+                        128,
+                        64,
+                        8,
+                        128};
   BUTTER_ASSIGN(config.mamba, read_mamba2(source, config.hidden, keys, 0));
   config.mamba.norm_eps = config.eps;
   config.mamba.norm_groups = config.mamba.groups;
@@ -118,12 +126,14 @@ Status read_routing(const FamilySource& source, Config& config) {
   BUTTER_ASSIGN(routing.normalise,
                 attributes.get_bool_or(prefix + (gguf ? "expert_weights_norm" : "norm_topk_prob"), true));
   BUTTER_ASSIGN(const double scale,
-                attributes.require_float_or(prefix + (gguf ? "expert_weights_scale" : "routed_scaling_factor"),
-                                            1, 1e-6, 1e6));
-  BUTTER_ASSIGN(const int64_t groups, attributes.require_int_or(prefix + (gguf ? "expert_group_count" : "n_group"),
-                                                                1, 1, routing.experts));
-  BUTTER_ASSIGN(const int64_t chosen,
-                attributes.require_int_or(prefix + (gguf ? "expert_group_used_count" : "topk_group"), 1, 1, groups));
+                attributes.require_float_or(
+                    prefix + (gguf ? "expert_weights_scale" : "routed_scaling_factor"), 1, 1e-6, 1e6));
+  BUTTER_ASSIGN(
+      const int64_t groups,
+      attributes.require_int_or(prefix + (gguf ? "expert_group_count" : "n_group"), 1, 1, routing.experts));
+  BUTTER_ASSIGN(
+      const int64_t chosen,
+      attributes.require_int_or(prefix + (gguf ? "expert_group_used_count" : "topk_group"), 1, 1, groups));
   if (routing.experts % groups != 0 || chosen * (routing.experts / groups) < routing.chosen) {
     return fail(StatusCode::kCorrupt,
                 "{}: {} experts in {} groups, {} experts of {} groups for a token; equal groups that hold as "
@@ -157,7 +167,8 @@ Result<Config> read_config(const FamilySource& source) {
   BUTTER_ASSIGN(config.kv_heads, read_width(source, "num_key_value_heads", "attention.head_count_kv", 8));
   BUTTER_ASSIGN(config.head_dim, read_width(source, "head_dim", "attention.key_length", 128));
   BUTTER_ASSIGN(config.ffn, read_width(source, "intermediate_size", "feed_forward_length", 1));
-  const std::string eps_key = gguf ? source.model_type + ".attention.layer_norm_rms_epsilon" : "layer_norm_epsilon";
+  const std::string eps_key =
+      gguf ? source.model_type + ".attention.layer_norm_rms_epsilon" : "layer_norm_epsilon";
   BUTTER_ASSIGN(const double eps, attributes.require_float_or(eps_key, 1e-5, 0, 1));
   config.eps = static_cast<float>(eps);
   const std::string context = gguf ? source.model_type + ".context_length" : "max_position_embeddings";
@@ -165,9 +176,10 @@ Result<Config> read_config(const FamilySource& source) {
   BUTTER_ASSIGN(config.attention_bias, attributes.get_bool_or("attention_bias", false));
   BUTTER_ASSIGN(config.mlp_bias, attributes.get_bool_or("mlp_bias", false));
   if (config.heads % config.kv_heads != 0 || config.head_dim > 1024) {
-    return fail(StatusCode::kCorrupt,
-                "{}: {} query heads, {} KV heads of {} values; a multiple, of at most 1024 values, is expected",
-                attributes.source(), config.heads, config.kv_heads, config.head_dim);
+    return fail(
+        StatusCode::kCorrupt,
+        "{}: {} query heads, {} KV heads of {} values; a multiple, of at most 1024 values, is expected",
+        attributes.source(), config.heads, config.kv_heads, config.head_dim);
   }
   if (gguf) {
     BUTTER_ASSIGN(config.blocks, read_gguf_blocks(source));
@@ -184,7 +196,8 @@ Result<Config> read_config(const FamilySource& source) {
   if (has(Block::kMamba)) BUTTER_TRY(read_mamba(source, config));
   if (has(Block::kExperts)) BUTTER_TRY(read_routing(source, config));
   if (has(Block::kExperts) && config.experts.routing.experts == 0) {
-    return fail(StatusCode::kCorrupt, "{}: a block of experts, and no count of them; n_routed_experts is expected",
+    return fail(StatusCode::kCorrupt,
+                "{}: a block of experts, and no count of them; n_routed_experts is expected",
                 attributes.source());
   }
   return config;
@@ -229,11 +242,12 @@ ExpertsSpec experts(const TensorNames& names, const Config& config) {
     spec.latent_in = names.linear({"fc1_latent_proj", "ffn_latent_down"}, latent, config.hidden);
     spec.latent_out = names.linear({"fc2_latent_proj", "ffn_latent_up"}, config.hidden, latent);
   }
-  spec.choice_bias = names.vector({"gate.e_score_correction_bias", "exp_probs_b.bias"},
-                                  config.experts.routing.experts);
+  spec.choice_bias =
+      names.vector({"gate.e_score_correction_bias", "exp_probs_b.bias"}, config.experts.routing.experts);
   if (config.experts.shared_width > 0) {
-    spec.shared = plain_ffn(names, {"shared_experts.up_proj", "ffn_up_shexp"},
-                            {"shared_experts.down_proj", "ffn_down_shexp"}, config.experts.shared_width, config);
+    spec.shared =
+        plain_ffn(names, {"shared_experts.up_proj", "ffn_up_shexp"},
+                  {"shared_experts.down_proj", "ffn_down_shexp"}, config.experts.shared_width, config);
   }
   return spec;
 }

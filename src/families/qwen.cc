@@ -85,7 +85,8 @@ Result<ModelSpec> qwen3_moe_spec(const FamilySource& source) {
 
 namespace {
 
-// Qwen3-Next and Qwen3.5: full attention, with a gate, in one of a few layers; gated delta rules in the others.
+// Qwen3-Next and Qwen3.5: full attention, with a gate, in one of a few layers; gated delta rules in the
+// others.
 struct HybridConfig {
   DenseConfig dense;
   std::vector<bool> full;  // by layer
@@ -128,8 +129,9 @@ Status read_delta_widths(const FamilySource& source, HybridConfig& config) {
     int inner = 0;
     BUTTER_TRY(read("", "inner_size", config.value_heads * config.key_dim, inner));
     if (inner % config.value_heads != 0) {
-      return fail(StatusCode::kCorrupt, "{}.ssm.inner_size is {}; a multiple of the {} value heads is expected",
-                  source.model_type, inner, config.value_heads);
+      return fail(StatusCode::kCorrupt,
+                  "{}.ssm.inner_size is {}; a multiple of the {} value heads is expected", source.model_type,
+                  inner, config.value_heads);
     }
     config.value_dim = inner / config.value_heads;
   } else {

@@ -80,7 +80,7 @@ class PreparedProgram {
 };
 
 // Called after each op of a step that is traced: rows [rows][width] of the slot that the op wrote. What it
-// writes there after an AttendOp is what the next op reads; after other ops it must not write.
+// writes there after an AttendOp or a RouteOp is what the next op reads; after other ops it must not write.
 using TraceFn = std::function<void(const OpLabel& label, const Slot& slot, float* rows, int64_t row_count)>;
 
 struct DeviceInfo {

@@ -70,7 +70,7 @@ struct LinearOp {
   SlotId in = kNone;
   std::array<LinearPart, 6> parts;
   int count = 0;
-  bool precise = false;  // prefill rounds the rows no more than decode does: for routers, whose choices jump
+  bool fine = false;  // prefill keeps 16 bits of the rows: for routers, whose choices jump
 };
 
 // Rotary embedding of the first `rotary` channels of every head, half pairing: channel i turns with
@@ -164,8 +164,8 @@ enum class RouterScore : uint8_t {
 struct Routing {
   RouterScore score = RouterScore::kSoftmax;
   int experts = 0;
-  int chosen = 0;          // k
-  int groups = 1;          // equal runs of experts; with more than one, only those of the best groups count
+  int chosen = 0;  // k
+  int groups = 1;  // equal runs of experts; with more than one, only those of the best groups count
   int chosen_groups = 1;
   bool normalise = false;  // weights by their sum (+ 1e-20)
   float scale = 1;         // of weights, last
@@ -195,6 +195,7 @@ struct ExpertsOp {
   GateFunction function;
   bool accumulate = false;
   float multiplier = 1;
+  bool fine = false;  // as LinearOp's
   std::vector<ExpertWeights> experts;
 };
 
@@ -242,13 +243,14 @@ struct Mamba1Op {
   int state = 0;
 };
 
-// Gated delta rule: with β = sigmoid(beta) and g = a · softplus(alpha + bias), q and k of length 1 and q times
-// key_dim^-½:  S = exp(g)·S; e = β·(v − Sᵀk); S += k ⊗ e; out = Sᵀq.  S is [key_dim][value_dim] a value head.
+// Gated delta rule: with β = sigmoid(beta) and g = a · softplus(alpha + bias), q and k of length 1 and q
+// times key_dim^-½:  S = exp(g)·S; e = β·(v − Sᵀk); S += k ⊗ e; out = Sᵀq.  S is [key_dim][value_dim] a value
+// head.
 struct DeltaRuleOp {
-  SlotId conv = kNone;   // [q: key heads | k: key heads | v: value heads]
-  SlotId beta = kNone;   // [value_heads]
-  SlotId alpha = kNone;  // [value_heads]
-  SlotId out = kNone;    // [value_heads · value_dim]
+  SlotId conv = kNone;                      // [q: key heads | k: key heads | v: value heads]
+  SlotId beta = kNone;                      // [value_heads]
+  SlotId alpha = kNone;                     // [value_heads]
+  SlotId out = kNone;                       // [value_heads · value_dim]
   WeightId decay = kNone, dt_bias = kNone;  // a, bias: [value_heads]
   int key_heads = 0;
   int value_heads = 0;
@@ -287,8 +289,8 @@ struct Program {
   std::vector<Op> ops;
   std::vector<OpLabel> labels;  // one for each op
   std::vector<RopeTable> rope_tables;
-  std::vector<KvLayerShape> kv_layers;  // layers that have a KV cache, in order
-  std::vector<Window> window_classes;   // the model's distinct windows
+  std::vector<KvLayerShape> kv_layers;   // layers that have a KV cache, in order
+  std::vector<Window> window_classes;    // the model's distinct windows
   std::vector<StateShape> state_layers;  // layers that have recurrent state, in order
   SlotId logits = kNone;
   SlotId hidden = kNone;  // after the final norm, a row for each token whose logits were asked for

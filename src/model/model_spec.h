@@ -87,7 +87,7 @@ struct Mamba2Spec {
   int head_dim = 0;
   int groups = 1;
   int state_size = 0;
-  LinearSpec z, xbc, dt;  // rows of one projection
+  LinearSpec z, xbc, dt;                               // rows of one projection
   std::array<float, 5> multipliers = {1, 1, 1, 1, 1};  // of what it gives: z, x, B, C, dt
   ConvSpec conv;
   TensorRef decay, skip, dt_bias;  // [heads]

@@ -138,6 +138,7 @@ TEST_P(ResendTest, ARegeneratedAnswerAndTheTurnAfterIt) {
 
 TEST_P(ResendTest, OnTheCpuTheLikeliestTokenIsThatOfAFreshSession) {
   load("cpu");
+  const bool experts = has_experts(GetParam().fixture);  // which roundings choose: then it need only answer
   for (const size_t count : {0, 1, 5, 50}) {
     Session chat = session();
     answer(chat, ids_);
@@ -148,7 +149,7 @@ TEST_P(ResendTest, OnTheCpuTheLikeliestTokenIsThatOfAFreshSession) {
     for (const int32_t token : found) {
       Sequence sequence = make_sequence(*engine_, {GetParam().kv_cache, GetParam().kv_window_size, 4, 256});
       const std::vector<float> logits = feed_last(*engine_, sequence, fed);
-      if (top_gap(logits) > kAhead) {
+      if (top_gap(logits) > kAhead && !experts) {
         EXPECT_EQ(token, argmax(logits)) << count << " tokens edited";
       }
       fed.push_back(token);

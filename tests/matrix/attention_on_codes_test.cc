@@ -54,6 +54,7 @@ class Expected {
     for (size_t layer = 0; layer < raw.layers.size(); ++layer) {
       const KvLayerShape& shape = model.kv_layers()[layer];
       const RotaryTable rotary(model.rope_of(shape), 2);
+      sinks_.push_back(model.sinks(shape));
       for (int head = 0; head < shape.kv_heads; ++head)
         rows_.push_back(seal(shape, raw.layers[layer], head, rotary, device));
     }
@@ -68,16 +69,20 @@ class Expected {
     const int head = q_head / group;
     const SealedRows& sealed = rows_[layer * static_cast<size_t>(shape.kv_heads) + static_cast<size_t>(head)];
     std::vector<double> scores, out(static_cast<size_t>(shape.value_dim));
-    double most = -INFINITY, total = 0;
+    const double scale = model_.attention(shape).scale;
+    const std::vector<float>& sinks = sinks_[layer];
+    double most = sinks.empty() ? -INFINITY : static_cast<double>(sinks[static_cast<size_t>(q_head)]);
+    double total = 0;
     for (int64_t k = 0; k <= p; ++k) {
       const std::vector<float>& keys = is_raw(p, k) ? raw.keys[static_cast<size_t>(head)] : sealed.keys;
       double sum = 0;
       for (int i = 0; i < shape.key_dim; ++i)
         sum += static_cast<double>(query[static_cast<size_t>(q_head * shape.key_dim + i)]) *
                keys[static_cast<size_t>(k * shape.key_dim + i)];
-      scores.push_back(sees(window, p, k) ? sum / std::sqrt(static_cast<double>(shape.key_dim)) : -INFINITY);
+      scores.push_back(sees(window, p, k) ? sum * scale : -INFINITY);
       most = std::max(most, scores.back());
     }
+    if (!sinks.empty()) total = std::exp(static_cast<double>(sinks[static_cast<size_t>(q_head)]) - most);
     for (double& score : scores) total += score = std::exp(score - most);
     for (int64_t k = 0; k <= p; ++k) {
       const std::vector<float>& values = is_raw(p, k) ? raw.values[static_cast<size_t>(head)] : sealed.values;
@@ -117,7 +122,8 @@ class Expected {
   const TracedModel& model_;
   const TracedRun& raw_;
   const KvScheme scheme_;
-  std::vector<SealedRows> rows_;  // by layer and KV head
+  std::vector<SealedRows> rows_;           // by layer and KV head
+  std::vector<std::vector<float>> sinks_;  // by layer
 };
 
 // The smaller of the model's window and the user's; the user's keep goes with his.

@@ -1,6 +1,7 @@
 #include "matrix/matrix.h"
 
 #include "kernels/row_format.h"
+#include "support/fixture.h"
 
 namespace butter {
 
@@ -33,10 +34,10 @@ std::vector<Window> matrix_windows() {
 }
 
 std::vector<std::string> matrix_models() {
-  if (kSanitized && !kWholeMatrix) return {"qwen2"};
-  if (!kWholeMatrix) return {"qwen2", "mistral_swa"};  // biases of keys; a window of the model's own
-  return {"llama", "llama3_scaled", "mistral_swa",    "qwen2",    "qwen3",       "smollm3",
-          "phi3",  "gemma3",        "granite4_dense", "spark2_5", "muse_glimmer"};
+  if (kWholeMatrix) return fixture_names();
+  if (kSanitized) return {"qwen2", "falcon_h1"};
+  // Biases of keys; a window of the model's own, and sinks; state beside the pages, and without any.
+  return {"qwen2", "gpt_oss", "falcon_h1", "mamba2"};
 }
 
 std::vector<size_t> matrix_chunks() {

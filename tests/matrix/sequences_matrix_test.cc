@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "matrix/matrix.h"
+#include "support/fixture.h"
 #include "support/run_engine.h"
 #include "support/temp_dir.h"
 #include "support/test_data.h"
@@ -84,6 +85,7 @@ class SequenceMatrix : public testing::TestWithParam<std::tuple<std::string, siz
   }
 
   const MatrixDevice device_;
+  const bool has_experts_ = has_experts(std::get<0>(GetParam()));
   std::unique_ptr<Engine> engine_;
   SequenceOptions options_;
 };
@@ -121,6 +123,7 @@ TEST_P(SequenceMatrix, AnswersAreFiniteMemoryIsPlannedAndChunksAgree) {
           first = logits;
           bound = device_.reference() ? 0 : bound_between_kernels(logits, ids, chunk);
         }
+        if (has_experts_ && !device_.reference()) continue;  // golden_test.cc imposes the choices
         ASSERT_LE(max_difference(logits, first), bound);
       }
     }

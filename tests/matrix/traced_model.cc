@@ -54,7 +54,8 @@ TracedModel::TracedModel(const std::string& fixture, const MatrixDevice& device)
 }
 
 CacheSet TracedModel::make_caches(const KvScheme& scheme, const Window& window, bool model_windows) {
-  CacheModel model{static_cast<int>(spec_.layers.size()), program_.kv_layers, program_.window_classes};
+  CacheModel model{static_cast<int>(spec_.layers.size()), program_.kv_layers, program_.window_classes,
+                   program_.state_layers};
   if (!model_windows) std::fill(model.window_classes.begin(), model.window_classes.end(), Window{});
   CacheOptions options;
   options.scheme = scheme;
@@ -62,6 +63,27 @@ CacheSet TracedModel::make_caches(const KvScheme& scheme, const Window& window, 
   options.max_context = kMaxPositions;
   options.prefill_rows = kStepRows;
   return taken(make_layer_caches(model, options, pool_));
+}
+
+size_t TracedModel::kv_index(int layer) const {
+  const auto found = std::find_if(program_.kv_layers.begin(), program_.kv_layers.end(),
+                                  [&](const KvLayerShape& shape) { return shape.layer == layer; });
+  BUTTER_CHECK(found != program_.kv_layers.end());
+  return static_cast<size_t>(found - program_.kv_layers.begin());
+}
+
+const AttentionSpec& TracedModel::attention(const KvLayerShape& layer) const {
+  for (const MixerSpec& mixer : spec_.layers[static_cast<size_t>(layer.layer)].mixers) {
+    if (const auto* found = std::get_if<AttentionSpec>(&mixer.kind)) return *found;
+  }
+  BUTTER_CHECK(!"a layer with a KV cache has attention");
+  return *std::get_if<AttentionSpec>(&spec_.layers[0].mixers[0].kind);
+}
+
+std::vector<float> TracedModel::sinks(const KvLayerShape& layer) const {
+  const std::optional<TensorRef>& ref = attention(layer).sinks;
+  if (!ref) return {};
+  return float_tensor(taken(checkpoint_->require_tensor(ref->name, ref->shape))).values;
 }
 
 void TracedModel::step(CacheSet& caches, std::span<const int32_t> ids, const TraceFn& trace) {
@@ -76,11 +98,16 @@ TracedRun TracedModel::run_raw(std::span<const int32_t> ids, size_t chunk) {
   TracedRun run;
   run.layers.resize(program_.kv_layers.size());
   CacheSet caches = make_caches({&raw_format(), &raw_format(), raw()}, {}, false);
+  Logits queries;  // as the last op that wrote them left them
   const TraceFn trace = [&](const OpLabel& label, const Slot& slot, const float* rows, int64_t count) {
-    const std::string_view what = label.what;
-    if (what != "rope q" && what != "attend") return;
-    TracedLayer& layer = run.layers[static_cast<size_t>(label.layer)];
-    append_rows(rows, count, slot.width, what == "attend" ? layer.attended : layer.queries);
+    if (slot.name == "q") {
+      queries.clear();
+      append_rows(rows, count, slot.width, queries);
+    }
+    if (std::string_view(label.what) != "attend") return;
+    TracedLayer& layer = run.layers[kv_index(label.layer)];
+    layer.queries.insert(layer.queries.end(), queries.begin(), queries.end());
+    append_rows(rows, count, slot.width, layer.attended);
   };
   for (size_t at = 0; at < ids.size(); at += run.steps.back()) {
     run.steps.push_back(std::min(chunk, ids.size() - at));
@@ -126,7 +153,7 @@ std::vector<Logits> TracedModel::run_scheme(const KvScheme& scheme, const Window
   CacheSet caches = make_caches(scheme, window, true);
   const TraceFn trace = [&](const OpLabel& label, const Slot& slot, float* rows, int64_t count) {
     if (std::string_view(label.what) != "attend") return;
-    const auto layer = static_cast<size_t>(label.layer);
+    const size_t layer = kv_index(label.layer);
     append_rows(rows, count, slot.width, attended[layer]);
     const Logits& exact = raw.layers[layer].attended;
     for (int64_t row = 0; row < count; ++row)

@@ -34,9 +34,13 @@ class TracedModel {
 
   const ModelSpec& spec() const { return spec_; }
   const std::vector<KvLayerShape>& kv_layers() const { return program_.kv_layers; }
-  const RopeTable& rope_of(const KvLayerShape& layer) const {
-    return program_.rope_tables[static_cast<size_t>(layer.rope_table)];
+  // How far keys turn; a table without pairs where they do not.
+  RopeTable rope_of(const KvLayerShape& layer) const {
+    return layer.rope_table < 0 ? RopeTable{} : program_.rope_tables[static_cast<size_t>(layer.rope_table)];
   }
+  const AttentionSpec& attention(const KvLayerShape& layer) const;
+  // Scores without a value, one for each query head; empty where there are none.
+  std::vector<float> sinks(const KvLayerShape& layer) const;
   Window model_window(const KvLayerShape& layer) const {
     return program_.window_classes[static_cast<size_t>(layer.window_class)];
   }
@@ -52,6 +56,7 @@ class TracedModel {
   CacheSet make_caches(const KvScheme& scheme, const Window& window, bool model_windows);
   void step(CacheSet& caches, std::span<const int32_t> ids, const TraceFn& trace);
   void read_rows(CacheSet& caches, TracedRun& run);
+  size_t kv_index(int layer) const;
 
   std::optional<Checkpoint> checkpoint_;
   std::vector<Buffer> weight_buffers_;

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "core/check.h"
 #include "core/dequantise.h"
+#include "families/family.h"
 #include "support/test_data.h"
 
 namespace butter {
@@ -57,6 +58,16 @@ inline std::vector<std::string> fixture_names() {
     names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// Whether a fixture's layers have experts: where two are nearly as good, roundings choose between them, and
+// logits move by more than any bound.
+inline bool has_experts(const std::string& name) {
+  const auto model = Checkpoint::open(test_data("fixtures/" + name));
+  const auto spec = make_model_spec(*model);
+  return std::any_of(spec->layers.begin(), spec->layers.end(), [](const LayerSpec& layer) {
+    return layer.ffn && std::holds_alternative<ExpertsSpec>(*layer.ffn);
+  });
 }
 
 inline std::vector<int32_t> int_tensor(const TensorView& view) {

@@ -121,7 +121,7 @@ inline void score_tiles(const std::byte* queries, int dim, const std::byte* keys
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int pair = 0; pair < part_pairs(parts); ++pair) {
+    for (int pair = 0; pair < part_pairs(parts, parts); ++pair) {
       const auto [query_part, key_part] = kPartPairs[pair];
       multiply_2x2(queries + query_part * width * 2, parts * width * 2,
                    keys + key_part * key_bytes(dim) + 2 * half * kTileBytes, 4 * kTileBytes, kTileBytes,
@@ -148,7 +148,7 @@ inline void value_tiles(const std::byte* weights, const std::byte* values, int64
     _tile_loadd(1, acc + column + 16, row_bytes);
     _tile_loadd(2, lower + column, row_bytes);
     _tile_loadd(3, lower + column + 16, row_bytes);
-    for (int pair = 0; pair < part_pairs(parts); ++pair) {
+    for (int pair = 0; pair < part_pairs(parts, parts); ++pair) {
       const auto [weight_part, value_part] = kPartPairs[pair];
       multiply_2x2(weights + weight_part * kPageRows * 2, kWeightStride, values + value_part * part_bytes,
                    kTileBytes, 2 * kTileBytes, 2);
@@ -161,7 +161,7 @@ inline void value_tiles(const std::byte* weights, const std::byte* values, int64
   if (column == columns) return;
   _tile_loadd(0, acc + column, row_bytes);
   _tile_loadd(2, lower + column, row_bytes);
-  for (int pair = 0; pair < part_pairs(parts); ++pair) {
+  for (int pair = 0; pair < part_pairs(parts, parts); ++pair) {
     const auto [weight_part, value_part] = kPartPairs[pair];
     multiply_2x1(weights + weight_part * kPageRows * 2, kWeightStride, values + value_part * part_bytes,
                  kTileBytes, 2);

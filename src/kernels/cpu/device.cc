@@ -164,7 +164,8 @@ class CpuProgram final : public PreparedProgram {
 
 // Workers own rows in multiples of this: in prefill, of the tiles that inputs are packed into.
 int64_t row_grain(int64_t rows) {
-  return cpu::linear_path(rows) == cpu::LinearPath::kPrefill ? cpu::input_grain(cpu::InputKind::kBf16) : 1;
+  const bool prefill = cpu::linear_path(rows, false) != cpu::LinearPath::kDecode;
+  return prefill ? cpu::input_grain(cpu::InputKind::kBf16) : 1;
 }
 
 // What the ops of one step need, seen by one worker.
@@ -327,7 +328,7 @@ class CpuDevice final : public Device {
     for (const cpu::LinearWeight& weight : linears_) {
       const int64_t columns = weight.columns();
       const cpu::InputKind decode = cpu::input_kind(weight, cpu::LinearPath::kDecode);
-      const cpu::InputKind prefill = cpu::input_kind(weight, cpu::LinearPath::kPrefill);
+      const cpu::InputKind prefill = cpu::input_kind(weight, cpu::LinearPath::kFinePrefill);
       sizes.input = std::max(
           {sizes.input, cpu::input_bytes(decode, rows, columns), cpu::input_bytes(prefill, rows, columns)});
       sizes.private_input = std::max(sizes.private_input, cpu::input_bytes(decode, kPrivateRows, columns));
@@ -524,8 +525,7 @@ class CpuDevice final : public Device {
     const Op* producer = phase.end - phase.first == 2 ? &ops[phase.first] : nullptr;
     const int64_t rows = step.rows_of(op.in);
     if (rows == 0) return;
-    const cpu::LinearPath path =
-        precise_ || op.precise ? cpu::LinearPath::kDecode : cpu::linear_path(rows);
+    const cpu::LinearPath path = precise_ ? cpu::LinearPath::kDecode : cpu::linear_path(rows, op.fine);
     const bool alone = rows <= kPrivateRows;  // every worker makes the input for itself
     const IndexRange own = alone ? IndexRange{0, rows} : step.worker.slice(rows, row_grain(rows));
 
@@ -611,7 +611,7 @@ class CpuDevice final : public Device {
     experts.vectors = &vectors_;
     experts.elementwise = &elementwise_;
     experts.isa = isa_;
-    experts.path = precise_ ? cpu::LinearPath::kDecode : cpu::linear_path(step.rows);
+    experts.path = precise_ ? cpu::LinearPath::kDecode : cpu::linear_path(step.rows, op.fine);
     experts.rows = step.rows;
     experts.in = strided(step, op.in);
     experts.routes = strided(step, op.routes);

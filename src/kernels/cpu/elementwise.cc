@@ -70,8 +70,8 @@ HWY_ATTR void rms_norm(const RmsNormOp& op, const float* in, int64_t width, cons
     const float* x = in + begin;
     const float* w = weight == nullptr || op.shared_weight ? weight : weight + begin;
     float* y = out + begin;
-    const V factor = hn::Set(
-        d, op.multiplier / std::sqrt(sum_of_squares(x, run) / static_cast<float>(run) + op.eps));
+    const V factor =
+        hn::Set(d, op.multiplier / std::sqrt(sum_of_squares(x, run) / static_cast<float>(run) + op.eps));
     for_vectors(
         run,
         [&](int64_t i) HWY_ATTR {
@@ -168,8 +168,7 @@ HWY_INLINE void join_all(const Join& join, const float* gate, const float* up, i
   const D d;
   for_vectors(
       count,
-      [&](int64_t i)
-          HWY_ATTR { hn::StoreU(join(hn::LoadU(d, gate + i), hn::LoadU(d, up + i)), d, out + i); },
+      [&](int64_t i) HWY_ATTR { hn::StoreU(join(hn::LoadU(d, gate + i), hn::LoadU(d, up + i)), d, out + i); },
       [&](int64_t i, int64_t n)
           HWY_ATTR { store_first(join(load_first(gate + i, n), load_first(up + i, n)), n, out + i); });
 }

@@ -6,8 +6,8 @@
 // alignment.
 //
 // Errors against the reference in float32, relative to the largest value of a run: rms_norm 1e-6 (another
-// order of the sum), rope 3e-7, silu, gelu-tanh and the clamped silu 1e-6 of |gate · up|, gelu 2e-7 · |up| · max(1, |gate|)
-// (the erf is Abramowitz and Stegun 7.1.26, absolute error 1.5e-7).
+// order of the sum), rope 3e-7, silu, gelu-tanh and the clamped silu 1e-6 of |gate · up|, gelu 2e-7 · |up| ·
+// max(1, |gate|) (the erf is Abramowitz and Stegun 7.1.26, absolute error 1.5e-7).
 #pragma once
 
 #include <cstdint>

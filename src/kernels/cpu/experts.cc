@@ -47,7 +47,7 @@ class Layout {
       for (const auto matrix : kMatrices) {
         if (expert.*matrix == kNone) continue;
         const LinearWeight& weight = weights[static_cast<size_t>(expert.*matrix)];
-        for (const LinearPath path : {LinearPath::kDecode, LinearPath::kPrefill}) {
+        for (const LinearPath path : {LinearPath::kDecode, LinearPath::kFinePrefill}) {
           most = std::max(most, prepared_bytes(input_kind(weight, path), pairs, std::min(experts, pairs),
                                                weight.columns()));
         }
@@ -56,12 +56,12 @@ class Layout {
     prepared = take<std::byte>(most);
   }
 
-  Segment* segments = nullptr;   // [active experts + 1]; the last has expert -1
+  Segment* segments = nullptr;    // [active experts + 1]; the last has expert -1
   int32_t* next_place = nullptr;  // [experts]
-  int32_t* places = nullptr;     // [rows · chosen] of a pair
-  int32_t* pair_rows = nullptr;  // [places] the row of each
-  float* x = nullptr;            // [places][columns] rows brought together
-  float* gate = nullptr;         // [places][width]
+  int32_t* places = nullptr;      // [rows · chosen] of a pair
+  int32_t* pair_rows = nullptr;   // [places] the row of each
+  float* x = nullptr;             // [places][columns] rows brought together
+  float* gate = nullptr;          // [places][width]
   float* up = nullptr;
   float* y = nullptr;  // [places][hidden]
   std::byte* prepared = nullptr;
@@ -167,8 +167,8 @@ class ExpertsRun {
   bool prepared_alike(WeightId ExpertWeights::*matrix, WeightId ExpertWeights::*before) const {
     bool alike = true;
     for_segments([&](const Segment& segment) {
-      alike &= input_kind(weight(segment, matrix), step_.path) ==
-               input_kind(weight(segment, before), step_.path);
+      alike &=
+          input_kind(weight(segment, matrix), step_.path) == input_kind(weight(segment, before), step_.path);
     });
     return alike;
   }
@@ -183,8 +183,7 @@ class ExpertsRun {
       int64_t index = 0;
       for_segments([&](const Segment& segment) {
         const LinearInput input = input_of(segment, weight(segment, matrix), x, used);
-        if (index++ % worker_.count() == worker_.index())
-          prepare_input(step_.isa, input, {0, input.rows});
+        if (index++ % worker_.count() == worker_.index()) prepare_input(step_.isa, input, {0, input.rows});
       });
       worker_.barrier();
     }
@@ -218,8 +217,8 @@ class ExpertsRun {
       if (!op_.accumulate) std::fill_n(out, own.end - own.begin, 0.0f);
       for (int route = 0; route < op_.chosen; ++route) {
         const float* y = at_.y + at_.places[row * op_.chosen + route] * hidden + own.begin;
-        step_.elementwise->add(y, multiplier * step_.routes.row(row)[op_.chosen + route],
-                               own.end - own.begin, out);
+        step_.elementwise->add(y, multiplier * step_.routes.row(row)[op_.chosen + route], own.end - own.begin,
+                               out);
       }
     }
   }

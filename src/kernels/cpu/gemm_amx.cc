@@ -6,7 +6,8 @@
 // weights, 4 KiB, for four products. A tile of weights is [column pair][output] with the pair side by side,
 // as vdpbf16ps and tdpbf16ps want it. A result row depends on its own input row alone, in column order.
 //
-// Weights that hold more than a bf16, and the rows that meet them, stand in two parts, one after the other.
+// Weights that hold more than a bf16, and the rows that meet them, stand in two parts, one after the other;
+// so do rows of which more than a bf16 is wanted.
 //
 // Stays apart from linear_avx512.cc so that only this file is compiled for AMX.
 #if defined(__x86_64__)
@@ -260,21 +261,26 @@ struct Operands {
   const std::byte* rows;
   const byte_t* weights;
   int64_t steps;  // tiles over the columns
-  int parts;
+  int weight_parts;
+  int products;  // of parts (kPartPairs)
 };
+
+bool in_two_parts(LinearForm form) {
+  return form == LinearForm::kF32 || form == LinearForm::kF16;
+}
 
 // [2][2] tiles of float32 results. Meanwhile the block before goes to y, a few rows a step: in one piece
 // behind the products it would fill the reorder buffer, and the tile unit would wait.
 template <int row_tiles, int panels>
 void multiply_tiles(const Operands& operands, float* results, Drain& drain) {
-  const int64_t steps = operands.steps, panel_bytes = operands.parts * steps * kTileBytes;
+  const int64_t steps = operands.steps, panel_bytes = operands.weight_parts * steps * kTileBytes;
   const int64_t rows_a_step = (kTileRows + steps - 1) / steps;
   __asm__ volatile("" ::: "memory");  // what the tile loads read is written by now
   _tile_zero(0);
   if constexpr (panels == 2) _tile_zero(1);
   if constexpr (row_tiles == 2) _tile_zero(2);
   if constexpr (row_tiles == 2 && panels == 2) _tile_zero(3);
-  for (int pair = 0; pair < part_pairs(operands.parts); ++pair) {
+  for (int pair = 0; pair < operands.products; ++pair) {
     const std::byte* rows = operands.rows + kPartPairs[pair].a * steps * 2 * kTileBytes;
     const byte_t* weights = operands.weights + kPartPairs[pair].b * steps * kTileBytes;
     for (int64_t step = 0; step < steps; ++step, rows += 2 * kTileBytes, weights += kTileBytes) {
@@ -312,7 +318,9 @@ void multiply_block(const Operands& operands, int64_t row_count, int panels, flo
 void tiles(const LinearMatrix& weight, const TileRows& x, int64_t begin, int64_t end,
            const LinearTarget& target, std::byte* scratch) {
   const int64_t steps = (weight.columns + kStep - 1) / kStep;
-  const int64_t panel_bytes = x.parts * steps * kTileBytes;
+  const int weight_parts = in_two_parts(weight.form) ? 2 : 1;
+  const int products = part_pairs(x.parts, weight_parts);
+  const int64_t panel_bytes = weight_parts * steps * kTileBytes;
   auto* weights = reinterpret_cast<byte_t*>(scratch);
   auto* results = reinterpret_cast<float*>(scratch + 2 * panel_bytes);
   auto* other_results = results + 1024;
@@ -323,8 +331,8 @@ void tiles(const LinearMatrix& weight, const TileRows& x, int64_t begin, int64_t
     for (int p = 0; p < panels; ++p) expand(weight, n + p * kPanelRows, weights + p * panel_bytes);
     for (int64_t first = 0; first < x.rows; first += kTileRows) {
       const int64_t rows = x.rows - first < kTileRows ? x.rows - first : kTileRows;
-      multiply_block({x.data + first * x.parts * steps * 64, weights, steps, x.parts}, rows, panels, results,
-                     drain);
+      multiply_block({x.data + first * x.parts * steps * 64, weights, steps, weight_parts, products}, rows,
+                     panels, results, drain);
       drain.finish();
       drain.start(results, first, rows, n, end - n);
       float* next = other_results;

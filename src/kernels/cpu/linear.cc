@@ -236,8 +236,9 @@ void LinearWeight::dequantise_row(int64_t r, float* out) const {
 }
 
 InputKind input_kind(const LinearWeight& weight, LinearPath path) {
-  if (path == LinearPath::kPrefill && kernels_of(weight.isa()).tiles != nullptr) {
-    return weight.finer_than_bf16() ? InputKind::kBf16Pair : InputKind::kBf16;
+  if (path != LinearPath::kDecode && kernels_of(weight.isa()).tiles != nullptr) {
+    const bool pairs = weight.finer_than_bf16() || path == LinearPath::kFinePrefill;
+    return pairs ? InputKind::kBf16Pair : InputKind::kBf16;
   }
   return weight.copied() ? InputKind::kInt8 : InputKind::kFloat;
 }

@@ -77,11 +77,13 @@ class LinearWeight {
   Buffer buffer_;
 };
 
-// Decode is for steps of few rows, where reading the weight is what takes time; prefill for 16 rows or more.
-// The two may round differently, so rows of one sequence should choose by that sequence's own row count.
-enum class LinearPath : uint8_t { kDecode, kPrefill };
-inline LinearPath linear_path(int64_t rows) {
-  return rows < kPrefillRows ? LinearPath::kDecode : LinearPath::kPrefill;
+// Decode is for steps of few rows, where reading the weight is what takes time; prefill for 16 rows or more,
+// which rounds rows to 8 bits where there are tiles; fine prefill to 16, at twice the work. They round
+// differently, so rows of one sequence should choose by that sequence's own row count.
+enum class LinearPath : uint8_t { kDecode, kPrefill, kFinePrefill };
+inline LinearPath linear_path(int64_t rows, bool fine) {
+  if (rows < kPrefillRows) return LinearPath::kDecode;
+  return fine ? LinearPath::kFinePrefill : LinearPath::kPrefill;
 }
 
 // What a kernel reads in place of the float32 rows.

@@ -91,7 +91,7 @@ struct Int8Rows {
 struct TileRows {
   const std::byte* data = nullptr;
   int64_t rows = 0;
-  int parts = 1;  // 2 for the forms that hold more than a bf16: kF32, kF16
+  int parts = 1;  // 2 for the forms that hold more than a bf16, kF32 and kF16, and where it is asked for
 };
 
 struct LinearKernels {

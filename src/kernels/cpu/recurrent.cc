@@ -140,17 +140,15 @@ float softplus_of(float x) {
 // y = factor · x
 HWY_ATTR void scale_to(const float* x, float factor, int64_t count, float* y) {
   const V by = hn::Set(D(), factor);
-  for_vectors(count, [&](int64_t i, auto span) HWY_ATTR {
-    span.store(hn::Mul(span.load(x + i), by), y + i);
-  });
+  for_vectors(count,
+              [&](int64_t i, auto span) HWY_ATTR { span.store(hn::Mul(span.load(x + i), by), y + i); });
 }
 
 // y += factor · x
 HWY_ATTR void add_to(const float* x, float factor, int64_t count, float* y) {
   const V by = hn::Set(D(), factor);
-  for_vectors(count, [&](int64_t i, auto span) HWY_ATTR {
-    span.store(hn::MulAdd(span.load(x + i), by, span.load(y + i)), y + i);
-  });
+  for_vectors(count, [&](int64_t i, auto span)
+                         HWY_ATTR { span.store(hn::MulAdd(span.load(x + i), by, span.load(y + i)), y + i); });
 }
 
 HWY_ATTR bool all_finite(const float* x, int64_t count) {
@@ -219,8 +217,7 @@ HWY_INLINE void product_tile(const Product& p, int64_t row, int64_t column, Span
 template <int kVectors, typename Span>
 HWY_INLINE void product_columns(const Product& p, int64_t column, Span span) {
   int64_t row = 0;
-  for (; row + kTileRows <= p.rows; row += kTileRows)
-    product_tile<kTileRows, kVectors>(p, row, column, span);
+  for (; row + kTileRows <= p.rows; row += kTileRows) product_tile<kTileRows, kVectors>(p, row, column, span);
   for (; row < p.rows; ++row) product_tile<1, kVectors>(p, row, column, span);
 }
 
@@ -241,8 +238,8 @@ HWY_ATTR void multiply_lower(int64_t rows, int64_t depth, const float* x, int64_
                              const float* y_columns, float* out) {
   for (int64_t row = 0; row < rows; row += kBlock) {
     const int64_t end = std::min(row + kBlock, rows);
-    multiply({end - row, end, depth, x + row * x_stride, x_stride, y_columns, kChunk, out + row * kChunk,
-              kChunk});
+    multiply(
+        {end - row, end, depth, x + row * x_stride, x_stride, y_columns, kChunk, out + row * kChunk, kChunk});
   }
 }
 
@@ -398,8 +395,7 @@ struct Mamba2Head {
 };
 
 float delta_of(const Mamba2Rows& rows, int64_t t, int64_t head) {
-  return std::clamp(softplus_of(rows.dt.row(t)[head] + rows.dt_bias[head]), rows.op->dt_min,
-                    rows.op->dt_max);
+  return std::clamp(softplus_of(rows.dt.row(t)[head] + rows.dt_bias[head]), rows.op->dt_min, rows.op->dt_max);
 }
 
 HWY_ATTR void mamba2_tokens(const Mamba2Rows& rows, int64_t head, float* input, float* state) {
@@ -461,8 +457,8 @@ HWY_ATTR bool mamba2(const Mamba2Rows& rows, int64_t begin, int64_t end, float* 
       const Mamba2Head at(op, head);
       if (head == begin || at.b != Mamba2Head(op, head - 1).b) {  // a new group
         turn_round(rows.conv.row(first) + at.b, rows.conv.stride, count, op.state_size, scratch.b_columns);
-        multiply_lower(count, op.state_size, rows.conv.row(first) + at.c, rows.conv.stride,
-                       scratch.b_columns, scratch.products);
+        multiply_lower(count, op.state_size, rows.conv.row(first) + at.c, rows.conv.stride, scratch.b_columns,
+                       scratch.products);
       }
       mamba2_chunk(rows, first, count, head, scratch, rows.next_state + head * values);
     }

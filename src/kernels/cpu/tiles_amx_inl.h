@@ -20,8 +20,9 @@ struct PartPair {
   int b = 0;
 };
 constexpr PartPair kPartPairs[] = {{0, 0}, {1, 0}, {0, 1}};
-constexpr int part_pairs(int parts) {
-  return parts == 1 ? 1 : 3;
+// How many of the pairs there are; the first operand has no fewer parts than the second.
+constexpr int part_pairs(int a_parts, int b_parts) {
+  return a_parts == 1 ? 1 : b_parts + 1;
 }
 
 // The tile registers, for the time of a kernel.

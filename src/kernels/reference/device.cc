@@ -145,9 +145,9 @@ class ReferenceDevice final : public Device {
     }
     sizes.row_scratch_bytes = widest_row_ * static_cast<int64_t>(sizeof(float));
     for (const Op& op : program.ops) {
-      const int64_t floats = std::visit([&](const auto& known) { return scratch_floats(known, program); }, op);
-      sizes.op_scratch_bytes =
-          std::max(sizes.op_scratch_bytes, floats * static_cast<int64_t>(sizeof(float)));
+      const int64_t floats =
+          std::visit([&](const auto& known) { return scratch_floats(known, program); }, op);
+      sizes.op_scratch_bytes = std::max(sizes.op_scratch_bytes, floats * static_cast<int64_t>(sizeof(float)));
     }
     for (const RopeTable& table : program.rope_tables) {
       sizes.angle_bytes =
@@ -166,7 +166,9 @@ class ReferenceDevice final : public Device {
   static int64_t scratch_floats(const ExpertsOp& op, const Program& program) {
     return 2 * op.width + program.slots[static_cast<size_t>(op.out)].width;
   }
-  static int64_t scratch_floats(const DeltaRuleOp& op, const Program&) { return 2 * op.key_dim + op.value_dim; }
+  static int64_t scratch_floats(const DeltaRuleOp& op, const Program&) {
+    return 2 * op.key_dim + op.value_dim;
+  }
   template <typename OtherOp>
   static int64_t scratch_floats(const OtherOp&, const Program&) {
     return 0;
@@ -351,7 +353,8 @@ class ReferenceDevice final : public Device {
     for (const StepSequence& sequence : inputs.sequences) {
       const auto* state = reinterpret_cast<const float*>(
           sequence.next_state + step.states.layers[static_cast<size_t>(layer)].state);
-      if (std::all_of(state, state + shape.values, [](float value) { return std::isfinite(value); })) continue;
+      if (std::all_of(state, state + shape.values, [](float value) { return std::isfinite(value); }))
+        continue;
       step.non_finite.report_state(shape.layer, sequence.position);
     }
   }

@@ -140,8 +140,8 @@ void route(const Routing& routing, const float* scores, const float* choice_bias
   const bool sigmoid = routing.score == RouterScore::kSigmoid;
   float highest = kLowest;
   for (int i = 0; i < routing.experts; ++i) {
-    const float choice =
-        (sigmoid ? activate(Activation::kSigmoid, scores[i]) : scores[i]) + (choice_bias ? choice_bias[i] : 0);
+    const float choice = (sigmoid ? activate(Activation::kSigmoid, scores[i]) : scores[i]) +
+                         (choice_bias ? choice_bias[i] : 0);
     scratch[i] = std::isnan(choice) ? kLowest : choice;
     highest = std::max(highest, scores[i]);
   }

@@ -17,8 +17,8 @@ namespace butter::reference {
 void embed(const TensorView& table, int32_t id, float scale, float* out);
 
 // Each of op.runs equal runs of the row `in` of `width` values: x / sqrt(mean(x²) + eps) · w · op.multiplier,
-// with w = 1 + weight where op.centred, and 1 where `weight` is null. The weight spans the row, or one run where
-// op.shared_weight. out may be in.
+// with w = 1 + weight where op.centred, and 1 where `weight` is null. The weight spans the row, or one run
+// where op.shared_weight. out may be in.
 void rms_norm(const RmsNormOp& op, const float* in, int64_t width, const float* weight, float* out);
 
 // cos and sin, times the table's amplitude, of position · inv_freq[i]; one each for every pair. The angle is
@@ -45,8 +45,8 @@ void scale(float multiplier, float cap, int64_t count, float* out);
 // The op on one row.
 void scale_runs(const ScaleRunsOp& op, float* row);
 
-// One row of RouteOp: scores [experts] to ids and weights [2 · chosen]. A NaN among the scores is chosen last.
-// `choice_bias` may be null; `scratch` holds experts + groups floats.
+// One row of RouteOp: scores [experts] to ids and weights [2 · chosen]. A NaN among the scores is chosen
+// last. `choice_bias` may be null; `scratch` holds experts + groups floats.
 void route(const Routing& routing, const float* scores, const float* choice_bias, float* scratch, float* out);
 
 }  // namespace butter::reference
