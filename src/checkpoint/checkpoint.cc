@@ -6,6 +6,7 @@
 
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_split.h"
+#include "checkpoint/joined_tensors.h"
 #include "checkpoint/printable.h"
 #include "checkpoint/regular_file.h"
 #include "checkpoint/safetensors.h"
@@ -147,8 +148,13 @@ Result<Checkpoint> Checkpoint::open_safetensors(const std::string& path, std::ve
   checkpoint.format_ = CheckpointFormat::kSafetensors;
   checkpoint.weights_path_ = path;
   BUTTER_ASSIGN(checkpoint.config_, read_config(path));
-  if (auto taken = checkpoint.take(std::move(files)); !taken)
-    return fail(taken.error().within(printable(path, 500)));
+  const auto read = [&]() -> Status {
+    BUTTER_TRY(checkpoint.take(std::move(files)));
+    BUTTER_ASSIGN(checkpoint.tensors_,
+                  join_tensors(checkpoint.config_, checkpoint.tensors_, checkpoint.notes_));
+    return {};
+  };
+  if (auto done = read(); !done) return fail(done.error().within(printable(path, 500)));
   return checkpoint;
 }
 
@@ -173,7 +179,8 @@ Result<TensorView> Checkpoint::require_tensor(std::string_view name, const Shape
     return fail(StatusCode::kCorrupt, "{} is {}; {} implies {}", printable(name), view.shape.to_string(),
                 config_.source(), expected.to_string());
   }
-  if (view.dtype == DType::kI32 || view.dtype == DType::kI8 || view.dtype == DType::kU8) {
+  const DType dtype = view.dtype;
+  if (dtype == DType::kI32 || dtype == DType::kI8 || dtype == DType::kU8 || dtype == DType::kU32) {
     return fail(StatusCode::kUnsupported, "{} is stored as {}; F32, F16 or BF16 is expected", printable(name),
                 dtype_name(view.dtype));
   }
@@ -202,22 +209,24 @@ uint64_t Checkpoint::file_bytes() const {
   return bytes;
 }
 
-const MappedFile* Checkpoint::file_of(const TensorView& tensor) const {
+const MappedFile* Checkpoint::file_of(std::span<const std::byte> part) const {
   for (const WeightFile& file : files_) {
     const std::span<const std::byte> bytes = file.file->bytes();
-    if (tensor.data >= bytes.data() && tensor.data < bytes.data() + bytes.size()) return file.file.get();
+    if (part.data() >= bytes.data() && part.data() < bytes.data() + bytes.size()) return file.file.get();
   }
   return nullptr;
 }
 
 void Checkpoint::release_pages(const TensorView& tensor) const {
-  const MappedFile* file = file_of(tensor);
-  if (file) file->drop_pages({tensor.data, static_cast<size_t>(tensor.bytes())});
+  for (const std::span<const std::byte> part : tensor.parts()) {
+    if (const MappedFile* file = file_of(part)) file->drop_pages(part);
+  }
 }
 
 void Checkpoint::prefetch(const TensorView& tensor) const {
-  const MappedFile* file = file_of(tensor);
-  if (file) file->prefetch({tensor.data, static_cast<size_t>(tensor.bytes())});
+  for (const std::span<const std::byte> part : tensor.parts()) {
+    if (const MappedFile* file = file_of(part)) file->prefetch(part);
+  }
 }
 
 bool Checkpoint::damaged() const {

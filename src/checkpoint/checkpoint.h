@@ -39,7 +39,7 @@ class Checkpoint {
   // GGUF metadata, or config.json.
   const Attributes& config() const { return config_; }
 
-  // In file order.
+  // In file order. What a file stores in several tensors is one here (joined_tensors.h).
   std::span<const TensorEntry> tensors() const { return tensors_.entries(); }
   // The tensor's view, whatever its type, or null if it is missing or cannot be read: for listings and
   // questions about what a file looks like. A weight that a file may lack is an optional_tensor. Lives
@@ -56,6 +56,9 @@ class Checkpoint {
   // The text of a file beside the weights (tokenizer.json, generation_config.json, chat_template.jinja),
   // or nothing if there is none. `name` is a plain file name. Larger than 256 MiB is an error.
   Result<std::optional<std::string>> sidecar(const std::string& name) const;
+
+  // What is odd about the files and does not stand in the way, a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   // Size of the files with the weights.
   uint64_t file_bytes() const;
@@ -76,14 +79,15 @@ class Checkpoint {
   static Result<Checkpoint> open_safetensors(const std::string& path, std::vector<WeightFile> files);
   // Makes the files' tensors the checkpoint's.
   Status take(std::vector<WeightFile> files);
-  // The file that the tensor's bytes lie in; null for a view of something else.
-  const MappedFile* file_of(const TensorView& tensor) const;
+  // The file that these bytes of a tensor lie in; null for those of something else.
+  const MappedFile* file_of(std::span<const std::byte> part) const;
 
   CheckpointFormat format_ = CheckpointFormat::kGguf;
   std::string weights_path_;
   std::vector<WeightFile> files_;
   Attributes config_;
   TensorTable tensors_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace butter

@@ -35,7 +35,7 @@ const FileDType* file_dtype(std::string_view name) {
       {"BOOL", 1, std::nullopt},
       {"I16", 2, std::nullopt},
       {"U16", 2, std::nullopt},
-      {"U32", 4, std::nullopt},
+      {"U32", 4, DType::kU32},
       {"I64", 8, std::nullopt},
       {"U64", 8, std::nullopt},
       {"F64", 8, std::nullopt},
@@ -92,18 +92,13 @@ Result<uint64_t> count_elements(const std::vector<int64_t>& dims, const std::str
 
 // Why Butter cannot read the tensor, or nothing.
 std::string why_unreadable(std::string_view dtype_text, const FileDType* dtype, size_t rank,
-                           uint64_t elements, const std::byte* data) {
+                           uint64_t elements) {
   if (!dtype || !dtype->dtype) {
     return fmt::format("is stored as {}; F32, F16 or BF16 is expected", printable(dtype_text));
   }
   if (rank > Shape::kMaxRank)
     return fmt::format("has {} dimensions; at most {} are read", rank, Shape::kMaxRank);
-  if (elements == 0) return "has no elements";
-  if (reinterpret_cast<uintptr_t>(data) % dtype->bytes != 0) {
-    return fmt::format("does not begin at a multiple of {} bytes of the file, as {} needs", dtype->bytes,
-                       dtype->name);
-  }
-  return {};
+  return elements == 0 ? "has no elements" : "";
 }
 
 Result<TensorEntry> read_tensor(const Attributes& header, std::string_view name,
@@ -123,12 +118,11 @@ Result<TensorEntry> read_tensor(const Attributes& header, std::string_view name,
     return fail(StatusCode::kCorrupt, "{} has {} bytes; {} elements of {} take {}", shown, entry.bytes,
                 elements, dtype->name, expected_bytes);
   }
-  const std::byte* place = data.data() + entry.begin;
-  entry.unreadable = why_unreadable(dtype_text, dtype, dims.size(), elements, place);
+  entry.unreadable = why_unreadable(dtype_text, dtype, dims.size(), elements);
   if (!entry.unreadable.empty()) return entry;
   entry.view.dtype = *dtype->dtype;
   for (int64_t dim : dims) entry.view.shape.append(dim);
-  entry.view.data = place;
+  entry.view.data = data.data() + entry.begin;
   return entry;
 }
 

@@ -10,8 +10,7 @@
 //
 // What Butter cannot read (another dtype, more than four dimensions, no elements) is listed with a
 // reason, and refused only when it is asked for: files carry such tensors beside those that a model
-// needs. So is data that does not begin at a multiple of its element size, which only files of early
-// writers have: kernels read floats in place, and copying would break the promise above.
+// needs. Data may begin at any byte: MLX does not pad its header.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +36,7 @@ class SafetensorsFile {
 
   // What "__metadata__" holds.
   const Attributes& metadata() const { return metadata_; }
-  // Views are those of F32, F16, BF16, I32, I8 and U8 tensors; the others are `unreadable`.
+  // Views are those of F32, F16, BF16, I32, I8, U8 and U32 tensors; the others are `unreadable`.
   const TensorTable& tensors() const { return tensors_; }
   // A tensor that must be there and readable.
   Result<TensorView> tensor(std::string_view name) const;

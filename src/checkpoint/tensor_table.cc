@@ -19,6 +19,19 @@ std::optional<std::pair<uint32_t, uint32_t>> TensorTable::index_names() {
   return std::nullopt;
 }
 
+Status TensorTable::index_unique_names() {
+  const auto same = index_names();
+  if (!same) return {};
+  return fail(StatusCode::kCorrupt, "the tensor {} is there twice", printable(entries_[same->first].name));
+}
+
+Result<TensorTable> TensorTable::of(std::vector<TensorEntry> entries) {
+  TensorTable table;
+  table.entries_ = std::move(entries);
+  BUTTER_TRY(table.index_unique_names());
+  return table;
+}
+
 Result<TensorTable> TensorTable::create(std::vector<TensorEntry> entries) {
   TensorTable table;
   // Stable, and empty data first where two begin at one place: that is no overlap.
@@ -26,10 +39,7 @@ Result<TensorTable> TensorTable::create(std::vector<TensorEntry> entries) {
     return a.begin != b.begin ? a.begin < b.begin : a.bytes < b.bytes;
   });
   table.entries_ = std::move(entries);
-  if (const auto same = table.index_names()) {
-    return fail(StatusCode::kCorrupt, "the tensor {} is there twice",
-                printable(table.entries_[same->first].name));
-  }
+  BUTTER_TRY(table.index_unique_names());
   for (size_t i = 1; i < table.entries_.size(); ++i) {
     const TensorEntry& before = table.entries_[i - 1];
     const TensorEntry& after = table.entries_[i];

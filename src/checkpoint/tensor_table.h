@@ -38,6 +38,8 @@ class TensorTable {
   };
   // The tensors of several files, one file after the other. Refuses a name that two of them hold.
   static Result<TensorTable> join(std::span<const Part> parts);
+  // In this order. Refuses a name met twice.
+  static Result<TensorTable> of(std::vector<TensorEntry> entries);
 
   std::span<const TensorEntry> entries() const { return entries_; }
   const TensorEntry* find(std::string_view name) const;  // null if there is none
@@ -45,6 +47,7 @@ class TensorTable {
  private:
   // Sorts the names. The places of two entries with one name, if there are such.
   std::optional<std::pair<uint32_t, uint32_t>> index_names();
+  Status index_unique_names();
 
   std::vector<TensorEntry> entries_;
   std::vector<uint32_t> by_name_;

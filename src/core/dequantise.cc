@@ -230,14 +230,19 @@ void dequantise_iq4_xs(const std::byte* block, float* out) {
   }
 }
 
-// MXFP4, 17 bytes, 32 elements:  e:u8 | codes[16]. value = 2^(e − 128)·level, the table's levels being twice
-// the numbers that the codes stand for. The smallest two scales are subnormal.
-void dequantise_mxfp4(const std::byte* block, float* out) {
-  const auto exponent = std::to_integer<uint32_t>(block[0]);
+// 2^(e − 128): half of what the exponent stands for, as the table's FP4 levels are twice their numbers. The
+// smallest two are subnormal.
+float half_of_exponent(std::byte e) {
+  const auto exponent = std::to_integer<uint32_t>(e);
   const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
   float scale;
   std::memcpy(&scale, &bits, sizeof scale);
-  dequantise_levels(kFp4Levels, scale, block + 1, out);
+  return scale;
+}
+
+// MXFP4, 17 bytes, 32 elements:  e:u8 | codes[16]. value = 2^(e − 128)·level
+void dequantise_mxfp4(const std::byte* block, float* out) {
+  dequantise_levels(kFp4Levels, half_of_exponent(block[0]), block + 1, out);
 }
 
 void dequantise_block(DType dtype, const std::byte* block, float* out) {
@@ -293,12 +298,51 @@ void dequantise_block(DType dtype, const std::byte* block, float* out) {
     case DType::kI32:
     case DType::kI8:
     case DType::kU8:
+    case DType::kU32:
+    case DType::kMLX:
       break;
   }
   BUTTER_CHECK(false && "integers stand for no floats");
 }
 
+// Code `i` of a stream of codes of `bits` each, lowest bits first: at most 8 bits, out of two bytes. The
+// second is not touched where the first has them all.
+int code_at(const std::byte* stream, int bits, int64_t i) {
+  const int64_t at = i * bits / 8;
+  const int shift = static_cast<int>(i * bits % 8);
+  int field = std::to_integer<int>(stream[at]) >> shift;
+  if (shift + bits > 8) field |= std::to_integer<int>(stream[at + 1]) << (8 - shift);
+  return field & ((1 << bits) - 1);
+}
+
+// MLX: value = scale·code + bias; with exponents, FP4 numbers as in MXFP4.
+void dequantise_mlx(const TensorView& tensor, int64_t row, float* out) {
+  const MlxParts& mlx = tensor.mlx;
+  const std::byte* codes = tensor.row(row);
+  int64_t scale_at = row * tensor.scale_row_bytes();
+  for (int64_t begin = 0; begin < tensor.columns(); begin += mlx.group) {
+    float scale = 0, bias = 0;
+    if (mlx.has_exponents()) {
+      scale = half_of_exponent(mlx.scales[scale_at]);
+    } else {
+      dequantise_block(mlx.scale_dtype, mlx.scales + scale_at, &scale);
+      dequantise_block(mlx.scale_dtype, mlx.biases + scale_at, &bias);
+    }
+    for (int64_t k = begin; k < begin + mlx.group; ++k) {
+      const int code = code_at(codes, mlx.bits, k);
+      out[k] = mlx.has_exponents() ? scale * static_cast<float>(kFp4Levels[code])
+                                   : scale * static_cast<float>(code) + bias;
+    }
+    scale_at += dtype_bytes(mlx.scale_dtype, 1);
+  }
+}
+
 }  // namespace
+
+void dequantise_row(const TensorView& tensor, int64_t row, float* out) {
+  if (tensor.dtype == DType::kMLX) return dequantise_mlx(tensor, row, out);
+  dequantise_row(tensor.dtype, tensor.row(row), tensor.columns(), out);
+}
 
 void dequantise_row(DType dtype, const std::byte* row, int64_t elements, float* out) {
   const DTypeInfo& info = dtype_info(dtype);

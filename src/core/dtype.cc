@@ -8,21 +8,21 @@
 namespace butter {
 
 const DTypeInfo& dtype_info(DType dtype) {
-  static constexpr std::array<DTypeInfo, 19> kTable = {{
+  static constexpr std::array<DTypeInfo, 21> kTable = {{
       {"F32", 1, 4, false},     {"F16", 1, 2, false},     {"BF16", 1, 2, false},
       {"I32", 1, 4, false},     {"I8", 1, 1, false},      {"U8", 1, 1, false},
       {"Q4_0", 32, 18, true},   {"Q4_1", 32, 20, true},   {"Q8_0", 32, 34, true},
       {"Q4_K", 256, 144, true}, {"Q6_K", 256, 210, true}, {"Q5_0", 32, 22, true},
       {"Q5_1", 32, 24, true},   {"Q2_K", 256, 84, true},  {"Q3_K", 256, 110, true},
       {"Q5_K", 256, 176, true}, {"IQ4_NL", 32, 18, true}, {"IQ4_XS", 256, 136, true},
-      {"MXFP4", 32, 17, true},
+      {"MXFP4", 32, 17, true},  {"U32", 1, 4, false},     {"MLX", 1, 0, true},
   }};
   return kTable[static_cast<size_t>(dtype)];
 }
 
 int64_t dtype_bytes(DType dtype, int64_t elements) {
   const DTypeInfo& info = dtype_info(dtype);
-  BUTTER_CHECK(elements % info.block_elements == 0);
+  BUTTER_CHECK(info.block_bytes > 0 && elements % info.block_elements == 0);
   return elements / info.block_elements * info.block_bytes;
 }
 

@@ -2,7 +2,8 @@
 //
 // A plain type has one element a block. A quantised type packs `block_elements` consecutive elements
 // of a row into `block_bytes` bytes; rows are whole numbers of blocks. Block layouts are those of the
-// GGUF file format (see docs/weights.md).
+// GGUF file format (see docs/weights.md). MLX has no blocks: its codes stand apart from their scales, and
+// TensorView::mlx says how.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +32,14 @@ enum class DType : uint8_t {
   kIQ4_NL,
   kIQ4_XS,
   kMXFP4,
+  kU32,
+  kMLX,
 };
 
 struct DTypeInfo {
   const char* name;    // as files and messages write it
   int block_elements;  // 1 for plain types
-  int block_bytes;
+  int block_bytes;     // 0 for MLX
   bool quantised;
 };
 
@@ -46,7 +49,7 @@ inline const char* dtype_name(DType dtype) {
   return dtype_info(dtype).name;
 }
 
-// Bytes of `elements` consecutive elements; `elements` must be a whole number of blocks.
+// Bytes of `elements` consecutive elements; `elements` must be a whole number of blocks. Not for MLX.
 int64_t dtype_bytes(DType dtype, int64_t elements);
 
 // --- 16-bit floats -------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 namespace butter {
 namespace {
 
-constexpr int64_t kSampleBytes = 1024;
+constexpr size_t kSampleBytes = 1024;
 
 // XXH3 over values, one after the other.
 class Hasher {
@@ -106,10 +106,11 @@ void add_spec(Hasher& hasher, const ModelSpec& spec) {
 void add_sample(Hasher& hasher, const TensorEntry& tensor) {
   hasher.add_text(tensor.name);
   hasher.add(static_cast<int>(tensor.view.dtype), tensor.bytes);
-  if (tensor.view.empty()) return;
-  const int64_t bytes = tensor.view.bytes(), sample = std::min(bytes, kSampleBytes);
-  for (const int64_t at : {int64_t{0}, (bytes - sample) / 2, bytes - sample})
-    hasher.add_bytes(tensor.view.data + at, static_cast<size_t>(sample));
+  for (const std::span<const std::byte> part : tensor.view.parts()) {
+    const size_t sample = std::min(part.size(), kSampleBytes);
+    for (const size_t at : {size_t{0}, (part.size() - sample) / 2, part.size() - sample})
+      hasher.add_bytes(part.data() + at, sample);
+  }
 }
 
 }  // namespace

@@ -93,6 +93,39 @@ Result<Buffer> undo_log(const TensorView& view) {
   return buffer;
 }
 
+// The first number whose exponent has all bits set, which none that is finite has; `count` if there is none.
+template <typename T>
+int64_t first_with(T exponent, const std::byte* numbers, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    T bits;
+    std::memcpy(&bits, numbers + i * static_cast<int64_t>(sizeof bits), sizeof bits);
+    if ((bits & exponent) == exponent) return i;
+  }
+  return count;
+}
+
+int64_t first_not_finite(DType dtype, const std::byte* numbers, int64_t count) {
+  if (dtype == DType::kU8) return first_with<uint8_t>(0xff, numbers, count);
+  if (dtype == DType::kF16) return first_with<uint16_t>(0x7c00, numbers, count);
+  if (dtype == DType::kBF16) return first_with<uint16_t>(0x7f80, numbers, count);
+  return first_with<uint32_t>(0x7f800000, numbers, count);
+}
+
+// Scales of MLX codes reach kernels unseen, and one that is no number would spoil every row that it meets.
+Status check_scales(const std::string& name, const TensorView& weight) {
+  const MlxParts& mlx = weight.mlx;
+  const int64_t groups = weight.columns() / mlx.group, count = weight.rows() * groups;
+  for (const std::byte* scales : {mlx.scales, mlx.biases}) {
+    if (scales == nullptr) continue;
+    const int64_t found = first_not_finite(mlx.scale_dtype, scales, count);
+    if (found == count) continue;
+    return fail(StatusCode::kCorrupt,
+                "{}: the {} of group {} in row {} is NaN or infinite; a finite number is expected", name,
+                scales == mlx.biases ? "bias" : "scale", found % groups, found / groups);
+  }
+  return {};
+}
+
 }  // namespace
 
 WeightLoader::WeightLoader(Checkpoint& checkpoint, Device& device, Progress progress)
@@ -106,6 +139,7 @@ Result<WeightLoader::Loaded> WeightLoader::assemble(const TensorRef& ref, const 
                 ref.name, dtype_name(stored.dtype));
   }
   BUTTER_TRY(check_permutation(ref));
+  if (stored.dtype == DType::kMLX) return assemble_mlx(ref, stored);
   Loaded loaded;
   loaded.view.dtype = stored.dtype;
   loaded.view.shape = ref.shape;
@@ -134,6 +168,35 @@ Result<WeightLoader::Loaded> WeightLoader::assemble(const TensorRef& ref, const 
     loaded.view.dtype = DType::kF32;
     loaded.view.data = loaded.buffer->data();
   }
+  return loaded;
+}
+
+// Scales and biases move with the rows of their codes.
+Result<WeightLoader::Loaded> WeightLoader::assemble_mlx(const TensorRef& ref,
+                                                        const TensorView& stored) const {
+  if (ref.transposed) BUTTER_TRY(transpose(ref, stored));  // which refuses it
+  const int64_t rows = stored.shape[stored.shape.rank() - 2], count = ref.shape[0];
+  const TensorView matrix = stored.row_range(ref.matrix * rows, rows);
+  BUTTER_CHECK(source_row(ref, count - 1) < rows);
+  Loaded loaded;
+  if (ref.permuted_heads == 0 && ref.group_take == 0) {
+    loaded.view = matrix.row_range(ref.first_row, count);
+  } else {
+    loaded.view = matrix.row_range(0, count);
+    BUTTER_ASSIGN(loaded.buffer, Buffer::allocate(loaded.view.bytes()));
+    std::byte* to = loaded.buffer->data();
+    const auto gather = [&](const std::byte* from, int64_t row_bytes) -> const std::byte* {
+      if (from == nullptr) return nullptr;
+      const std::byte* gathered = to;
+      for (int64_t row = 0; row < count; ++row, to += row_bytes)
+        std::memcpy(to, from + source_row(ref, row) * row_bytes, static_cast<size_t>(row_bytes));
+      return gathered;
+    };
+    loaded.view.data = gather(matrix.data, matrix.row_bytes());
+    loaded.view.mlx.scales = gather(matrix.mlx.scales, matrix.scale_row_bytes());
+    loaded.view.mlx.biases = gather(matrix.mlx.biases, matrix.scale_row_bytes());
+  }
+  BUTTER_TRY(check_scales(ref.name, loaded.view));
   return loaded;
 }
 

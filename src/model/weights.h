@@ -1,8 +1,8 @@
 // WeightLoader: brings a checkpoint's tensors onto a device, in the order that the decoder asks for them.
 //
-// Checks the shape against the spec, brings the rows of a reference together, and lets go of the mapped pages
-// of every tensor that the device copied. A tensor that the device reads in place stays mapped, or, if its
-// rows had to be reordered, lives in a buffer that the loader owns.
+// Checks the shape against the spec and that scales are finite, brings the rows of a reference together, and
+// lets go of the mapped pages of every tensor that the device copied. A tensor that the device reads in place
+// stays mapped, or, if its rows had to be reordered, lives in a buffer that the loader owns.
 #pragma once
 
 #include <functional>
@@ -45,6 +45,7 @@ class WeightLoader {
 
   Result<WeightId> load(const TensorRef& ref, LoadFn load_on_device);
   Result<Loaded> assemble(const TensorRef& ref, const TensorView& stored) const;
+  Result<Loaded> assemble_mlx(const TensorRef& ref, const TensorView& stored) const;
 
   Checkpoint& checkpoint_;
   Device& device_;

@@ -59,7 +59,8 @@ inline void touch(const TensorTable& table) {
     touch(entry.name);
     if (entry.view.empty()) continue;
     touch(entry.view.shape.to_string());
-    touch(entry.view.data, static_cast<size_t>(entry.view.bytes()));
+    touch(entry.view.type_name());
+    for (const std::span<const std::byte> part : entry.view.parts()) touch(part.data(), part.size());
   }
 }
 

@@ -28,7 +28,7 @@ struct FloatTensor {
 inline FloatTensor float_tensor(const TensorView& view) {
   FloatTensor tensor{view.shape, std::vector<float>(static_cast<size_t>(view.shape.elements()))};
   for (int64_t r = 0; r < view.rows(); ++r) {
-    dequantise_row(view.dtype, view.row(r), view.columns(), tensor.values.data() + r * view.columns());
+    dequantise_row(view, r, tensor.values.data() + r * view.columns());
   }
   return tensor;
 }

@@ -218,6 +218,8 @@ inline uint32_t gguf_tensor_type(DType dtype) {
     case DType::kI32:
       return 26;
     case DType::kU8:
+    case DType::kU32:
+    case DType::kMLX:
       break;
   }
   BUTTER_CHECK(false && "GGUF has no such type");

@@ -78,9 +78,16 @@ inline __attribute__((always_inline)) void expand_bytes(__m512i codes, __m512 sc
 
 // One group of a panel as a tile. Lanes without a row are zero.
 template <LinearForm form, bool full>
-inline void expand_group(const byte_t* record, int j, Lanes<full> lanes, byte_t* tile) {
+inline void expand_group(const byte_t* record, int j, ScaleType scales, Lanes<full> lanes, byte_t* tile) {
   using Form = Codes<form>;
-  if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
+  if constexpr (form == LinearForm::kAffine4) {
+    const int scale_row = scale_bytes(scales) * lanes.count;
+    const __m512 scale = lanes.scales(record, scales), bias = lanes.scales(record + scale_row, scales);
+    const byte_t* codes = record + 2 * scale_row + 16 * j * lanes.count;
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; ++q)
+      expand_nibbles(lanes.dwords(codes + 4 * q * lanes.count), scale, bias, tile, q);
+  } else if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
     const __m512 scale = lanes.halves(record);
     __m512 bias = _mm512_mul_ps(scale, _mm512_set1_ps(-8.0f));
     if constexpr (Form::kBias) bias = lanes.halves(record + 2 * lanes.count);
@@ -90,7 +97,7 @@ inline void expand_group(const byte_t* record, int j, Lanes<full> lanes, byte_t*
       expand_nibbles(lanes.dwords(codes + 4 * q * lanes.count), scale, bias, tile, q);
   } else {
     Group group;
-    load_group<form, full>(record, j, lanes, group);
+    load_group<form, full>(record, j, scales, lanes, group);
     if constexpr (!Form::kHalves) {
       group.second_scale = group.scale;
       if constexpr (Form::kBias) group.second_bias = group.bias;
@@ -111,23 +118,19 @@ inline void expand_group(const byte_t* record, int j, Lanes<full> lanes, byte_t*
 }
 
 template <LinearForm form, bool full>
-inline void expand_panel(const byte_t* panel, int64_t groups, Lanes<full> lanes, byte_t* tiles) {
-  using Form = Codes<form>;
-  for (int64_t g = 0; g < groups; ++g, tiles += kTileBytes) {
-    const byte_t* record = panel + g / Form::kGroups * Form::kRowBytes * lanes.count;
-    expand_group<form, full>(record, static_cast<int>(g % Form::kGroups), lanes, tiles);
-  }
+inline void expand_panel(const Panel<form>& panel, Lanes<full> lanes, byte_t* tiles) {
+  GroupPlace<form> place{panel.data};
+  for (int64_t g = 0; g < panel.groups; ++g, tiles += kTileBytes, place.step(panel, lanes.count))
+    expand_group<form, full>(place.record, place.index, panel.scales, lanes, tiles);
 }
 
 // The panel of 16 outputs from row n, as columns / 32 tiles.
 template <LinearForm form>
 void expand_codes(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
-  const int64_t groups = weight.columns / kGroup;
-  const int64_t row_bytes = groups / Codes<form>::kGroups * Codes<form>::kRowBytes;
-  const byte_t* panel = reinterpret_cast<const byte_t*>(weight.data) + n * row_bytes;
+  const Panel<form> panel(weight, n);
   const int64_t lanes = weight.rows - n;
-  if (lanes >= kPanelRows) return expand_panel<form, true>(panel, groups, Lanes<true>(16), tiles);
-  expand_panel<form, false>(panel, groups, Lanes<false>(static_cast<int>(lanes)), tiles);
+  if (lanes >= kPanelRows) return expand_panel<form, true>(panel, Lanes<true>(16), tiles);
+  expand_panel<form, false>(panel, Lanes<false>(static_cast<int>(lanes)), tiles);
 }
 
 // 32 columns of a row, those of the mask, as one part of bf16 values.
@@ -196,6 +199,18 @@ void expand(const LinearMatrix& weight, int64_t n, byte_t* tiles) {
       return expand_codes<LinearForm::kLevelsSuper>(weight, n, tiles);
     case LinearForm::kLevelsFp4:
       return expand_codes<LinearForm::kLevelsFp4>(weight, n, tiles);
+    case LinearForm::kAffine2:
+      return expand_codes<LinearForm::kAffine2>(weight, n, tiles);
+    case LinearForm::kAffine3:
+      return expand_codes<LinearForm::kAffine3>(weight, n, tiles);
+    case LinearForm::kAffine4:
+      return expand_codes<LinearForm::kAffine4>(weight, n, tiles);
+    case LinearForm::kAffine5:
+      return expand_codes<LinearForm::kAffine5>(weight, n, tiles);
+    case LinearForm::kAffine6:
+      return expand_codes<LinearForm::kAffine6>(weight, n, tiles);
+    case LinearForm::kAffine8:
+      return expand_codes<LinearForm::kAffine8>(weight, n, tiles);
     case LinearForm::kF32:
       return expand_two_parts<LinearForm::kF32>(weight, n, tiles);
     case LinearForm::kF16:

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/dequantise.h"
+#include "kernels/cpu/code_planes.h"
 #include "kernels/cpu/quantise.h"
 
 namespace butter::cpu {
@@ -92,21 +93,53 @@ std::string coded_type_names() {
   return names;
 }
 
-Result<LinearForm> form_of(DType dtype) {
-  switch (dtype) {
+// Of MLX's codes, by their bits.
+struct AffineForm {
+  int bits;
+  LinearForm form;
+};
+constexpr AffineForm kAffineForms[] = {{2, LinearForm::kAffine2}, {3, LinearForm::kAffine3},
+                                       {4, LinearForm::kAffine4}, {5, LinearForm::kAffine5},
+                                       {6, LinearForm::kAffine6}, {8, LinearForm::kAffine8}};
+
+// Bits of a code of an affine form; 0 for the others.
+int affine_bits(LinearForm form) {
+  for (const AffineForm& affine : kAffineForms) {
+    if (affine.form == form) return affine.bits;
+  }
+  return 0;
+}
+
+LinearForm mlx_form(const MlxParts& mlx) {
+  if (mlx.has_exponents()) return LinearForm::kLevelsFp4;
+  for (const AffineForm& affine : kAffineForms) {
+    if (affine.bits == mlx.bits) return affine.form;
+  }
+  BUTTER_CHECK(false && "codes of so many bits");
+}
+
+ScaleType scale_type(DType dtype) {
+  if (dtype == DType::kF32) return ScaleType::kF32;
+  return dtype == DType::kBF16 ? ScaleType::kBF16 : ScaleType::kF16;
+}
+
+Result<LinearForm> form_of(const TensorView& view) {
+  switch (view.dtype) {
     case DType::kF32:
       return LinearForm::kF32;
     case DType::kF16:
       return LinearForm::kF16;
     case DType::kBF16:
       return LinearForm::kBF16;
+    case DType::kMLX:
+      return mlx_form(view.mlx);
     default:
       break;
   }
-  if (const CodedType* coded = coded_type(dtype)) return coded->form;
+  if (const CodedType* coded = coded_type(view.dtype)) return coded->form;
   return fail(StatusCode::kUnsupported,
-              "a linear weight of type {} is not supported on the CPU; those of F32, F16, BF16{} are",
-              dtype_name(dtype), coded_type_names());
+              "a linear weight of type {} is not supported on the CPU; those of F32, F16, BF16, MLX{} are",
+              dtype_name(view.dtype), coded_type_names());
 }
 
 // Units are copied through a register, since their size is known only here.
@@ -154,17 +187,19 @@ void unpack_block(const CodedType& coded, const std::byte* record, int64_t lanes
 }  // namespace
 
 int64_t LinearWeight::storage_bytes(const TensorView& view) {
-  return coded_type(view.dtype) != nullptr ? view.bytes() : 0;
+  return dtype_info(view.dtype).quantised ? view.bytes() : 0;
 }
 
 Result<LinearWeight> LinearWeight::allocate(const TensorView& view, Isa isa, std::byte* storage) {
   LinearWeight weight;
   weight.isa_ = isa;
-  BUTTER_ASSIGN(weight.matrix_.form, form_of(view.dtype));
+  BUTTER_ASSIGN(weight.matrix_.form, form_of(view));
   weight.matrix_.rows = view.rows();
   weight.matrix_.columns = view.columns();
+  weight.matrix_.group = view.mlx.group;
+  weight.matrix_.scales = scale_type(view.mlx.scale_dtype);
   weight.bytes_ = view.bytes();
-  if (coded_type(view.dtype) == nullptr) {
+  if (storage_bytes(view) == 0) {
     weight.matrix_.data = view.data;
     return weight;
   }
@@ -189,19 +224,47 @@ Result<LinearWeight> LinearWeight::make(const TensorView& view, Isa isa) {
 void LinearWeight::repack(IndexRange rows) {
   if (!copied_) return;
   BUTTER_CHECK(!source_.empty() && rows.begin % kPanelRows == 0 && rows.end <= source_.rows());
-  const CodedType& coded = *coded_type(source_.dtype);
-  const DTypeInfo& info = dtype_info(source_.dtype);
-  const int64_t blocks = columns() / info.block_elements;
   for (int64_t n = rows.begin; n < rows.end; n += kPanelRows) {
     const int64_t lanes = std::min(kPanelRows, source_.rows() - n);
-    std::byte* record = packed_ + n * blocks * info.block_bytes;
-    const std::byte* block = source_.row(n);
-    for (int64_t i = 0; i < blocks; ++i, block += info.block_bytes, record += lanes * info.block_bytes)
-      pack_record(coded, block, source_.row_bytes(), lanes, record);
+    if (source_.dtype == DType::kMLX) {
+      pack_mlx(n, lanes);
+    } else {
+      pack_blocks(n, lanes);
+    }
   }
 }
 
-const char* LinearWeight::form_name() const {
+void LinearWeight::pack_blocks(int64_t n, int64_t lanes) {
+  const CodedType& coded = *coded_type(source_.dtype);
+  const DTypeInfo& info = dtype_info(source_.dtype);
+  const int64_t blocks = columns() / info.block_elements;
+  std::byte* record = packed_ + n * blocks * info.block_bytes;
+  const std::byte* block = source_.row(n);
+  for (int64_t i = 0; i < blocks; ++i, block += info.block_bytes, record += lanes * info.block_bytes)
+    pack_record(coded, block, source_.row_bytes(), lanes, record);
+}
+
+// A record's scales, biases and codes; exponents have no biases, and their codes stand as those of 4 bits.
+void LinearWeight::pack_mlx(int64_t n, int64_t lanes) {
+  const MlxParts& mlx = source_.mlx;
+  const int64_t scale_size = dtype_bytes(mlx.scale_dtype, 1), scale_row = source_.scale_row_bytes();
+  std::byte* out = packed_ + n * (bytes_ / rows());
+  const auto put_scales = [&](const std::byte* from, int64_t at) {
+    for (int64_t lane = 0; from != nullptr && lane < lanes; ++lane, out += scale_size)
+      std::memcpy(out, from + (n + lane) * scale_row + at * scale_size, static_cast<size_t>(scale_size));
+  };
+  const int64_t code_bytes = kGroup * mlx.bits / 8;
+  for (int64_t k = 0; k < columns(); k += kGroup, out += lanes * code_bytes) {
+    if (k % mlx.group == 0) {
+      put_scales(mlx.scales, k / mlx.group);
+      put_scales(mlx.biases, k / mlx.group);
+    }
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      pack_codes(source_.row(n + lane) + k * mlx.bits / 8, mlx.bits, out + 4 * lane, 4 * lanes);
+  }
+}
+
+std::string LinearWeight::form_name() const {
   switch (matrix_.form) {
     case LinearForm::kF32:
       return "f32";
@@ -210,11 +273,35 @@ const char* LinearWeight::form_name() const {
     case LinearForm::kBF16:
       return "bf16";
     default:
-      return coded_type(matrix_.form)->name;
+      break;
+  }
+  const int bits = affine_bits(matrix_.form);
+  return bits > 0 ? fmt::format("q{} g{} scale+bias", bits, matrix_.group) : coded_type(matrix_.form)->name;
+}
+
+void LinearWeight::dequantise_affine_row(int64_t r, float* out) const {
+  const int bits = affine_bits(matrix_.form), group = matrix_.group;
+  const DType scale_dtype = matrix_.scales == ScaleType::kF32   ? DType::kF32
+                            : matrix_.scales == ScaleType::kF16 ? DType::kF16
+                                                                : DType::kBF16;
+  const int64_t scale_size = dtype_bytes(scale_dtype, 1);
+  const int64_t lane = r % kPanelRows, lanes = std::min(kPanelRows, rows() - (r - lane));
+  const std::byte* record = matrix_.data + (r - lane) * (bytes_ / rows());
+  for (int64_t begin = 0; begin < columns(); begin += group) {
+    float scale, bias;
+    butter::dequantise_row(scale_dtype, record + lane * scale_size, 1, &scale);
+    butter::dequantise_row(scale_dtype, record + (lanes + lane) * scale_size, 1, &bias);
+    record += 2 * lanes * scale_size;
+    for (int64_t k = begin; k < begin + group; k += kGroup, record += lanes * kGroup * bits / 8) {
+      uint8_t codes[kGroup];
+      unpack_codes(record + 4 * lane, bits, 4 * lanes, codes);
+      for (int64_t i = 0; i < kGroup; ++i) out[k + i] = scale * static_cast<float>(codes[i]) + bias;
+    }
   }
 }
 
 void LinearWeight::dequantise_row(int64_t r, float* out) const {
+  if (affine_bits(matrix_.form) > 0) return dequantise_affine_row(r, out);
   if (!copied_) {
     const LinearForm form = matrix_.form;
     const DType dtype = form == LinearForm::kF32   ? DType::kF32

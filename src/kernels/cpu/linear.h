@@ -1,8 +1,8 @@
 // LinearWeight: one matrix of a model in the form that the CPU kernels read, and the linear op on it.
 //
 // Forms (docs/weights.md has their layouts). Float checkpoints keep their type and are read in place, row by
-// row. Block-quantised ones are repacked once, at load, into panels of 16 rows, and take exactly the file's
-// bytes. A view that is read in place must outlive the weight.
+// row. Quantised ones are repacked once, at load, into panels of 16 rows, and take exactly the file's bytes.
+// A view that is read in place must outlive the weight.
 //
 // An op is three steps, and the caller puts a barrier between them:
 //
@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "core/buffer.h"
 #include "core/cpu_isa.h"
@@ -61,13 +62,18 @@ class LinearWeight {
     return matrix_.form == LinearForm::kF32 || matrix_.form == LinearForm::kF16;
   }
   // "q4 g32 scale+bias", for inspect.
-  const char* form_name() const;
+  std::string form_name() const;
   const LinearMatrix& matrix() const { return matrix_; }
 
   // Row r as float32: the value that the file says, bit for bit. For the lookup in a tied embedding.
   void dequantise_row(int64_t r, float* out) const;
 
  private:
+  // One panel, of `lanes` rows from n on.
+  void pack_blocks(int64_t n, int64_t lanes);
+  void pack_mlx(int64_t n, int64_t lanes);
+  void dequantise_affine_row(int64_t r, float* out) const;
+
   LinearMatrix matrix_;
   Isa isa_ = Isa::kPortable;
   int64_t bytes_ = 0;

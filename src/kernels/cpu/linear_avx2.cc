@@ -101,6 +101,29 @@ struct Codes<LinearForm::kLevelsFp4> {
   static constexpr int kGroups = 1, kRowBytes = 17;
 };
 
+// Codes of any bits behind scales and biases.
+template <int bits>
+struct AffineCodes {
+  static constexpr int kBits = bits;
+  static constexpr int kZero = bits == 8 ? -128 : 0;  // those of 8 bits are made signed when loaded
+  static constexpr bool kBias = true, kHalves = false;
+  static constexpr int kGroups = 0, kRowBytes = 0;  // the weight's
+};
+template <>
+struct Codes<LinearForm::kAffine2> : AffineCodes<2> {};
+template <>
+struct Codes<LinearForm::kAffine3> : AffineCodes<3> {};
+template <>
+struct Codes<LinearForm::kAffine4> : AffineCodes<4> {};
+template <>
+struct Codes<LinearForm::kAffine5> : AffineCodes<5> {};
+template <>
+struct Codes<LinearForm::kAffine6> : AffineCodes<6> {};
+template <>
+struct Codes<LinearForm::kAffine8> : AffineCodes<8> {};
+
+#include "kernels/cpu/linear_panel_inl.h"
+
 // In L2, ahead of the reader by this many bytes (linear_avx512.cc has figures).
 constexpr int64_t kPrefetchBytes = 12288;
 
@@ -143,6 +166,12 @@ struct Lanes {
     at += 4 * first;
     if constexpr (full) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
     return _mm256_maskload_epi32(reinterpret_cast<const int*>(at), mask);
+  }
+  // Of an affine form, from `at` on.
+  inline __m256 scales(const byte_t* at, ScaleType type) const {
+    if (type == ScaleType::kF16) return halves(at);
+    if (type == ScaleType::kF32) return _mm256_castsi256_ps(dwords(at));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words(at)), 16));
   }
   inline __m128i bytes(const byte_t* at) const {
     at += first;
@@ -281,6 +310,69 @@ inline void add_fifth_bits(__m256i dwords, Group& group) {
   }
 }
 
+// `codes` with the bits that stand at `from` in the bytes of a plane put in at `to`; `mask` is where they go.
+template <int from, int to>
+inline __m256i put_field(__m256i codes, __m256i plane, int mask) {
+  __m256i moved = plane;
+  if constexpr (from > to) moved = _mm256_srli_epi16(plane, from - to);
+  if constexpr (from < to) moved = _mm256_slli_epi16(plane, to - from);
+  return _mm256_or_si256(codes, _mm256_and_si256(moved, _mm256_set1_epi8(static_cast<char>(mask))));
+}
+
+// Two bits of each code, from two planes, put in at `to`.
+template <int to, bool full>
+inline void put_pairs(const byte_t* planes, const Lanes<full>& lanes, Group& group) {
+#pragma GCC unroll 2
+  for (int p = 0; p < 2; ++p) {
+    const __m256i plane = lanes.dwords(planes + 4 * p * lanes.count);
+    __m256i* quads = group.quads + 4 * p;
+    quads[0] = put_field<0, to>(quads[0], plane, 3 << to);
+    quads[1] = put_field<2, to>(quads[1], plane, 3 << to);
+    quads[2] = put_field<4, to>(quads[2], plane, 3 << to);
+    quads[3] = put_field<6, to>(quads[3], plane, 3 << to);
+  }
+}
+
+// One bit of each code, from one plane.
+template <int to, bool full>
+inline void put_ones(const byte_t* plane_at, const Lanes<full>& lanes, Group& group) {
+  const __m256i plane = lanes.dwords(plane_at);
+  __m256i* quads = group.quads;
+  quads[0] = put_field<0, to>(quads[0], plane, 1 << to);
+  quads[1] = put_field<1, to>(quads[1], plane, 1 << to);
+  quads[2] = put_field<2, to>(quads[2], plane, 1 << to);
+  quads[3] = put_field<3, to>(quads[3], plane, 1 << to);
+  quads[4] = put_field<4, to>(quads[4], plane, 1 << to);
+  quads[5] = put_field<5, to>(quads[5], plane, 1 << to);
+  quads[6] = put_field<6, to>(quads[6], plane, 1 << to);
+  quads[7] = put_field<7, to>(quads[7], plane, 1 << to);
+}
+
+// Group j of a record of an affine form.
+template <LinearForm form, bool full>
+inline void load_affine(const byte_t* record, int j, ScaleType scales, const Lanes<full>& lanes,
+                        Group& group) {
+  constexpr int kBits = kAffineBits<form>;
+  const int n = lanes.count, scale_row = scale_bytes(scales) * n;
+  group.scale = lanes.scales(record, scales);
+  group.bias = lanes.scales(record + scale_row, scales);
+  const byte_t* codes = record + 2 * scale_row + j * 4 * kBits * n;
+  if constexpr (kBits == 8) {
+    const __m256i zero = _mm256_set1_epi8(static_cast<char>(0x80));
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; ++q) group.quads[q] = _mm256_xor_si256(lanes.dwords(codes + 4 * q * n), zero);
+  } else if constexpr (kBits >= 4) {
+    load_nibbles(codes, lanes, group);
+  } else {
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; ++q) group.quads[q] = _mm256_setzero_si256();
+    put_pairs<0>(codes, lanes, group);
+  }
+  if constexpr (kBits == 3) put_ones<2>(codes + 8 * n, lanes, group);
+  if constexpr (kBits == 5) put_ones<4>(codes + 16 * n, lanes, group);
+  if constexpr (kBits == 6) put_pairs<4>(codes + 16 * n, lanes, group);
+}
+
 // Codes become the levels that they stand for, plus `zero`.
 inline void look_up(const int8_t (&levels)[16], int zero, Group& group) {
   const __m128i signed_levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(levels));
@@ -335,10 +427,12 @@ template <LinearForm form>
 constexpr bool kHasLevels =
     form == LinearForm::kLevels || form == LinearForm::kLevelsSuper || form == LinearForm::kLevelsFp4;
 
-// Group j of a record.
+// Group j of a record, whose scales are `scales` in the affine forms.
 template <LinearForm form, bool full>
-inline void load_group(const byte_t* record, int j, const Lanes<full>& lanes, Group& group) {
+inline void load_group(const byte_t* record, int j, ScaleType scales, const Lanes<full>& lanes,
+                       Group& group) {
   if constexpr (kHasLevels<form>) return load_levels<form>(record, j, lanes, group);
+  if constexpr (kAffineBits < form >> 0) return load_affine<form>(record, j, scales, lanes, group);
   const int n = lanes.count;
   const __m256i low = _mm256_set1_epi8(15);
   group.scale = lanes.halves(record);
@@ -356,10 +450,10 @@ inline void load_group(const byte_t* record, int j, const Lanes<full>& lanes, Gr
   } else if constexpr (form != LinearForm::kCodes6Super) {
     load_odd_codes<form>(record, j, lanes, group);
   } else {
-    const byte_t* scales = record + (2 + 2 * j) * n;
+    const byte_t* sub_scales = record + (2 + 2 * j) * n;
     const __m256 unit = group.scale;
-    group.scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(lanes.signed_bytes(scales)));
-    group.second_scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(lanes.signed_bytes(scales + n)));
+    group.scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(lanes.signed_bytes(sub_scales)));
+    group.second_scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(lanes.signed_bytes(sub_scales + n)));
     const int half = j / 4, run = j % 4;
     const byte_t* bottom = record + (18 + (half * 2 + run % 2) * 32) * n;
     const byte_t* top = record + (18 + 128 + half * 32) * n;
@@ -400,20 +494,20 @@ inline __m256i dots(const Group& group, const int* x) {
 
 // Eight rows of a panel times M input rows.
 template <LinearForm form, int M, bool full>
-inline void multiply_half(const byte_t* panel, int64_t groups, const Lanes<full>& lanes, const byte_t* x,
+inline void multiply_half(const Panel<form>& panel, const Lanes<full>& lanes, const byte_t* x,
                           __m256 sums[M]) {
   using Form = Codes<form>;
+  const int64_t group_bytes = panel.row_bytes() * lanes.count / panel.record_groups();
+  const byte_t* ahead = panel.data + kPrefetchBytes;
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) sums[m] = _mm256_setzero_ps();
-  for (int64_t g = 0; g < groups; ++g, x += kInt8GroupBytes * M) {
+  GroupPlace<form> place{panel.data};
+  for (int64_t g = 0; g < panel.groups; ++g, x += kInt8GroupBytes * M, place.step(panel, lanes.count)) {
     Group group;
-    load_group<form, full>(panel + g / Form::kGroups * Form::kRowBytes * lanes.count,
-                           static_cast<int>(g % Form::kGroups), lanes, group);
+    load_group<form, full>(place.record, place.index, panel.scales, lanes, group);
     if (lanes.first == 0) {
-      const int64_t group_bytes = Form::kRowBytes * lanes.count / Form::kGroups;
       for (int64_t line = 0; line < group_bytes; line += 64)
-        _mm_prefetch(reinterpret_cast<const char*>(panel + g * group_bytes + kPrefetchBytes + line),
-                     _MM_HINT_T1);
+        _mm_prefetch(reinterpret_cast<const char*>(ahead + g * group_bytes + line), _MM_HINT_T1);
     }
     const float* scales = reinterpret_cast<const float*>(x + M * kGroup);
     const float* code_sums = scales + M;
@@ -465,14 +559,14 @@ inline void store_outputs(__m256 sum, int64_t n, __m256i mask, const LinearTarge
 
 // M code rows: M / 2 input rows, whose two products are added.
 template <LinearForm form, int M>
-void panel_block(const byte_t* panel, int64_t groups, int lanes, const byte_t* x, int64_t n, float* y,
+void panel_block(const Panel<form>& panel, int lanes, const byte_t* x, int64_t n, float* y,
                  const LinearTarget& target) {
   for (int first = 0; first < lanes; first += 8) {
     __m256 sums[M];
     if (lanes == 16) {
-      multiply_half<form, M, true>(panel, groups, Lanes<true>(16, first), x, sums);
+      multiply_half<form, M, true>(panel, Lanes<true>(16, first), x, sums);
     } else {
-      multiply_half<form, M, false>(panel, groups, Lanes<false>(lanes, first), x, sums);
+      multiply_half<form, M, false>(panel, Lanes<false>(lanes, first), x, sums);
     }
     const __m256i mask = lane_mask(lanes - first);
     for (int m = 0; m < M; m += 2)

@@ -26,8 +26,7 @@ namespace {
 // L1 2 KB ahead 293, 4 KB 346, 8 KB 381; into L2 8 KB ahead 388, 16 KB 381, 64 KB 337.
 constexpr int64_t kPrefetchBytes = 12288;
 
-template <int64_t bytes>
-inline void prefetch(const byte_t* at) {
+inline void prefetch(const byte_t* at, int64_t bytes) {
   for (int64_t line = 0; line < bytes; line += 64)
     _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T1);
 }
@@ -42,19 +41,19 @@ inline __m512i dots(const Group& group, const int* x, __m512i sum) {
 
 // One panel times M input rows.
 template <LinearForm form, int M, bool full>
-inline void multiply_panel(const byte_t* panel, int64_t groups, Lanes<full> lanes, const byte_t* x,
-                           __m512 sums[M]) {
+inline void multiply_panel(const Panel<form>& panel, Lanes<full> lanes, const byte_t* x, __m512 sums[M]) {
   using Form = Codes<form>;
-  constexpr int64_t kGroupBytes = Form::kRowBytes * 16 / Form::kGroups;
+  const int64_t group_bytes = panel.row_bytes() * 16 / panel.record_groups();
+  const byte_t* ahead = panel.data + kPrefetchBytes;
   const __m512i zero = _mm512_setzero_si512();
   __m512 total[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) total[m] = _mm512_setzero_ps();
-  for (int64_t g = 0; g < groups; ++g, x += kInt8GroupBytes * M) {
+  GroupPlace<form> place{panel.data};
+  for (int64_t g = 0; g < panel.groups; ++g, x += kInt8GroupBytes * M, place.step(panel, lanes.count)) {
     Group group;
-    load_group<form, full>(panel + g / Form::kGroups * Form::kRowBytes * lanes.count,
-                           static_cast<int>(g % Form::kGroups), lanes, group);
-    if constexpr (full) prefetch<kGroupBytes>(panel + g * kGroupBytes + kPrefetchBytes);
+    load_group<form, full>(place.record, place.index, panel.scales, lanes, group);
+    if constexpr (full) prefetch(ahead + g * group_bytes, group_bytes);
     const float* scales = reinterpret_cast<const float*>(x + M * kGroup);
     const float* code_sums = scales + M;
     const int* negated = reinterpret_cast<const int*>(code_sums + M);
@@ -112,13 +111,13 @@ inline void store_outputs(__m512 sum, int64_t n, __mmask16 mask, const LinearTar
 
 // M code rows: M / 2 input rows, whose two products are added.
 template <LinearForm form, int M>
-void panel_block(const byte_t* panel, int64_t groups, int lanes, const byte_t* x, int64_t n, float* y,
+void panel_block(const Panel<form>& panel, int lanes, const byte_t* x, int64_t n, float* y,
                  const LinearTarget& target) {
   __m512 sums[M];
   if (lanes == 16) {
-    multiply_panel<form, M, true>(panel, groups, Lanes<true>(16), x, sums);
+    multiply_panel<form, M, true>(panel, Lanes<true>(16), x, sums);
   } else {
-    multiply_panel<form, M, false>(panel, groups, Lanes<false>(lanes), x, sums);
+    multiply_panel<form, M, false>(panel, Lanes<false>(lanes), x, sums);
   }
   const auto mask = static_cast<__mmask16>((1u << lanes) - 1);
   for (int m = 0; m < M; m += 2)

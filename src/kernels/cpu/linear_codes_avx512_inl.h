@@ -88,6 +88,27 @@ struct Codes<LinearForm::kLevelsFp4> {
   static constexpr int kGroups = 1, kRowBytes = 17;
 };
 
+// Codes of any bits behind scales and biases.
+struct AffineCodes {
+  static constexpr int kZeroShift = 0;
+  static constexpr bool kBias = true, kHalves = false;
+  static constexpr int kGroups = 0, kRowBytes = 0;  // the weight's
+};
+template <>
+struct Codes<LinearForm::kAffine2> : AffineCodes {};
+template <>
+struct Codes<LinearForm::kAffine3> : AffineCodes {};
+template <>
+struct Codes<LinearForm::kAffine4> : AffineCodes {};
+template <>
+struct Codes<LinearForm::kAffine5> : AffineCodes {};
+template <>
+struct Codes<LinearForm::kAffine6> : AffineCodes {};
+template <>
+struct Codes<LinearForm::kAffine8> : AffineCodes {};
+
+#include "kernels/cpu/linear_panel_inl.h"
+
 struct Group {
   __m512 scale;
   __m512 second_scale;  // of columns 16..31, where the form has halves
@@ -112,6 +133,12 @@ struct Lanes {
   inline __m512i dwords(const byte_t* at) const {
     if constexpr (full) return _mm512_loadu_si512(at);
     return _mm512_maskz_loadu_epi32(mask, at);
+  }
+  // Of an affine form, from `at` on.
+  inline __m512 scales(const byte_t* at, ScaleType type) const {
+    if (type == ScaleType::kF16) return halves(at);
+    if (type == ScaleType::kF32) return _mm512_castsi512_ps(dwords(at));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words(at)), 16));
   }
   inline __m128i bytes(const byte_t* at) const {
     if constexpr (full) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
@@ -243,6 +270,68 @@ inline void add_fifth_bits(__m512i dwords, Group& group) {
   }
 }
 
+// `codes` with the bits that stand at `from` in the bytes of a plane put in at `to`; `mask` is where they go.
+template <int from, int to>
+inline __m512i put_field(__m512i codes, __m512i plane, int mask) {
+  __m512i moved = plane;
+  if constexpr (from > to) moved = _mm512_srli_epi16(plane, from - to);
+  if constexpr (from < to) moved = _mm512_slli_epi16(plane, to - from);
+  constexpr int kOrAnd = 0xf8;  // a | (b & c)
+  return _mm512_ternarylogic_epi32(codes, moved, _mm512_set1_epi8(static_cast<char>(mask)), kOrAnd);
+}
+
+// Two bits of each code, from two planes, put in at `to`.
+template <int to, bool full>
+inline void put_pairs(const byte_t* planes, Lanes<full> lanes, Group& group) {
+#pragma GCC unroll 2
+  for (int p = 0; p < 2; ++p) {
+    const __m512i plane = lanes.dwords(planes + 4 * p * lanes.count);
+    __m512i* quads = group.quads + 4 * p;
+    quads[0] = put_field<0, to>(quads[0], plane, 3 << to);
+    quads[1] = put_field<2, to>(quads[1], plane, 3 << to);
+    quads[2] = put_field<4, to>(quads[2], plane, 3 << to);
+    quads[3] = put_field<6, to>(quads[3], plane, 3 << to);
+  }
+}
+
+// One bit of each code, from one plane.
+template <int to, bool full>
+inline void put_ones(const byte_t* plane_at, Lanes<full> lanes, Group& group) {
+  const __m512i plane = lanes.dwords(plane_at);
+  __m512i* quads = group.quads;
+  quads[0] = put_field<0, to>(quads[0], plane, 1 << to);
+  quads[1] = put_field<1, to>(quads[1], plane, 1 << to);
+  quads[2] = put_field<2, to>(quads[2], plane, 1 << to);
+  quads[3] = put_field<3, to>(quads[3], plane, 1 << to);
+  quads[4] = put_field<4, to>(quads[4], plane, 1 << to);
+  quads[5] = put_field<5, to>(quads[5], plane, 1 << to);
+  quads[6] = put_field<6, to>(quads[6], plane, 1 << to);
+  quads[7] = put_field<7, to>(quads[7], plane, 1 << to);
+}
+
+// Group j of a record of an affine form.
+template <LinearForm form, bool full>
+inline void load_affine(const byte_t* record, int j, ScaleType scales, Lanes<full> lanes, Group& group) {
+  constexpr int kBits = kAffineBits<form>;
+  const int n = lanes.count, scale_row = scale_bytes(scales) * n;
+  group.scale = lanes.scales(record, scales);
+  group.bias = lanes.scales(record + scale_row, scales);
+  const byte_t* codes = record + 2 * scale_row + j * 4 * kBits * n;
+  if constexpr (kBits == 8) {
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; ++q) group.quads[q] = lanes.dwords(codes + 4 * q * n);
+  } else if constexpr (kBits >= 4) {
+    load_nibbles(codes, lanes, group);
+  } else {
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; ++q) group.quads[q] = _mm512_setzero_si512();
+    put_pairs<0>(codes, lanes, group);
+  }
+  if constexpr (kBits == 3) put_ones<2>(codes + 8 * n, lanes, group);
+  if constexpr (kBits == 5) put_ones<4>(codes + 16 * n, lanes, group);
+  if constexpr (kBits == 6) put_pairs<4>(codes + 16 * n, lanes, group);
+}
+
 // Codes become the levels that they stand for, plus `zero`.
 inline void look_up(const int8_t (&levels)[16], int zero, Group& group) {
   const __m128i signed_levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(levels));
@@ -297,10 +386,11 @@ template <LinearForm form>
 constexpr bool kHasLevels =
     form == LinearForm::kLevels || form == LinearForm::kLevelsSuper || form == LinearForm::kLevelsFp4;
 
-// Group j of a record.
+// Group j of a record, whose scales are `scales` in the affine forms.
 template <LinearForm form, bool full>
-inline void load_group(const byte_t* record, int j, Lanes<full> lanes, Group& group) {
+inline void load_group(const byte_t* record, int j, ScaleType scales, Lanes<full> lanes, Group& group) {
   if constexpr (kHasLevels<form>) return load_levels<form>(record, j, lanes, group);
+  if constexpr (kAffineBits < form >> 0) return load_affine<form>(record, j, scales, lanes, group);
   const int n = lanes.count;
   const __m512i low = _mm512_set1_epi8(15);
   group.scale = lanes.halves(record);
@@ -316,10 +406,10 @@ inline void load_group(const byte_t* record, int j, Lanes<full> lanes, Group& gr
   } else if constexpr (form != LinearForm::kCodes6Super) {
     load_odd_codes<form>(record, j, lanes, group);
   } else {
-    const byte_t* scales = record + (2 + 2 * j) * n;
+    const byte_t* sub_scales = record + (2 + 2 * j) * n;
     const __m512 unit = group.scale;
-    group.scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(lanes.signed_bytes(scales)));
-    group.second_scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(lanes.signed_bytes(scales + n)));
+    group.scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(lanes.signed_bytes(sub_scales)));
+    group.second_scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(lanes.signed_bytes(sub_scales + n)));
     const int half = j / 4, run = j % 4;
     const byte_t* bottom = record + (18 + (half * 2 + run % 2) * 32) * n;
     const byte_t* top = record + (18 + 128 + half * 32) * n;

@@ -31,6 +31,18 @@ void codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int6
       return multiply_codes<LinearForm::kLevelsSuper>(weight, rows, begin, end, target);
     case LinearForm::kLevelsFp4:
       return multiply_codes<LinearForm::kLevelsFp4>(weight, rows, begin, end, target);
+    case LinearForm::kAffine2:
+      return multiply_codes<LinearForm::kAffine2>(weight, rows, begin, end, target);
+    case LinearForm::kAffine3:
+      return multiply_codes<LinearForm::kAffine3>(weight, rows, begin, end, target);
+    case LinearForm::kAffine4:
+      return multiply_codes<LinearForm::kAffine4>(weight, rows, begin, end, target);
+    case LinearForm::kAffine5:
+      return multiply_codes<LinearForm::kAffine5>(weight, rows, begin, end, target);
+    case LinearForm::kAffine6:
+      return multiply_codes<LinearForm::kAffine6>(weight, rows, begin, end, target);
+    case LinearForm::kAffine8:
+      return multiply_codes<LinearForm::kAffine8>(weight, rows, begin, end, target);
     default:
       return;
   }

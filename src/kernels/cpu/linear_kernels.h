@@ -36,11 +36,20 @@ enum class LinearForm : uint8_t {
   kLevels,       // scale · level, one of kIq4Levels
   kLevelsSuper,  // (d · scale) · level, scales of 6 bits
   kLevelsFp4,    // 2^(exponent − 128) · level, one of kFp4Levels
+  kAffine2,      // scale · code + bias, both for every `group` columns, of the type `scales`
+  kAffine3,      //
+  kAffine4,      //
+  kAffine5,      //
+  kAffine6,      //
+  kAffine8,      //
 };
 
+// Of the affine forms' scales and biases.
+enum class ScaleType : uint8_t { kF16, kBF16, kF32 };
+
 // A weight as a kernel sees it. Float forms are row-major and may stand at any address. Coded forms are
-// panels of 16 rows (the last may have fewer), each a record for every 32 columns, or every 256 in the super
-// forms:
+// panels of 16 rows (the last may have fewer), each a record for every 32 columns, every 256 in the super
+// forms, every `group` in the affine ones:
 //
 //   kCodes4, kCodes8   scale:fp16[L] | codes
 //   kCodes4Bias        scale:fp16[L] | bias:fp16[L] | codes
@@ -54,11 +63,15 @@ enum class LinearForm : uint8_t {
 //   kLevels            scale:fp16[L] | codes
 //   kLevelsSuper       d:fp16[L] | high:u16[L] | low[4][L] | codes of 8 groups
 //   kLevelsFp4         exponent:u8[L] | codes
+//   kAffineN           scale[L] | bias[L] | for every 32 columns codes of N bits: planes[N][L][4]
 //
 //   4 bits: codes[4 quads][L][4]  byte b of quad q: low nibble column 4q + b, high nibble column 16 + 4q + b
 //   8 bits: codes[8 quads][L][4]  byte b of quad q: column 4q + b, as code + 128
 //   super: byte b of quad q stands for byte 4q + b of the file's run of 32; core/dequantise.cc says what is
 //   in it
+//   affine: the low four bits in planes as of 4 bits, or the low two in two planes (quad 4p + f at bit 2f of
+//   plane p); then, as such planes, the two bits above four, or, in one plane, the one above four or two
+//   (quad t at bit t)
 //
 // L is the panel's number of rows: the tail panel takes no more than its rows need.
 struct LinearMatrix {
@@ -66,6 +79,8 @@ struct LinearMatrix {
   const std::byte* data = nullptr;
   int64_t rows = 0;
   int64_t columns = 0;
+  int group = 0;  // of the affine forms: 32, 64 or 128
+  ScaleType scales = ScaleType::kF16;
 };
 
 // Input rows as the float kernels read them.

@@ -7,26 +7,24 @@
 template <LinearForm form>
 void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int64_t end,
                     const LinearTarget& target) {
-  const int64_t groups = weight.columns / kGroup;
-  const int64_t row_bytes = groups * kInt8GroupBytes;
-  const auto* data = reinterpret_cast<const byte_t*>(weight.data);
+  const int64_t row_bytes = weight.columns / kGroup * kInt8GroupBytes;
   for (int64_t n = begin; n < end; n += kPanelRows) {
     const int lanes = static_cast<int>(weight.rows - n < kPanelRows ? weight.rows - n : kPanelRows);
-    const byte_t* panel = data + n * (groups / Codes<form>::kGroups) * Codes<form>::kRowBytes;
+    const Panel<form> panel(weight, n);
     const auto* x = reinterpret_cast<const byte_t*>(rows.data);
     float* y = target.y;
     int64_t left = rows.rows;
     for (; left >= 8; left -= 8, x += 8 * row_bytes, y += 4 * target.stride)
-      panel_block<form, 8>(panel, groups, lanes, x, n, y, target);
+      panel_block<form, 8>(panel, lanes, x, n, y, target);
     switch (left) {
       case 6:
-        panel_block<form, 6>(panel, groups, lanes, x, n, y, target);
+        panel_block<form, 6>(panel, lanes, x, n, y, target);
         break;
       case 4:
-        panel_block<form, 4>(panel, groups, lanes, x, n, y, target);
+        panel_block<form, 4>(panel, lanes, x, n, y, target);
         break;
       case 2:
-        panel_block<form, 2>(panel, groups, lanes, x, n, y, target);
+        panel_block<form, 2>(panel, lanes, x, n, y, target);
         break;
       default:
         break;

@@ -51,10 +51,26 @@ constexpr CodeShape shape_of(LinearForm form) {
       return {8, 136, false};
     case LinearForm::kLevelsFp4:
       return {1, 17, false};
+    case LinearForm::kAffine2:
+    case LinearForm::kAffine3:
+    case LinearForm::kAffine4:
+    case LinearForm::kAffine5:
+    case LinearForm::kAffine6:
+    case LinearForm::kAffine8:
+      return {0, 0, true};  // the weight's
     default:
       return {1, 34, false};
   }
 }
+
+using byte_t = uint8_t;
+
+template <LinearForm form>
+struct Codes {
+  static constexpr int kGroups = shape_of(form).groups, kRowBytes = shape_of(form).row_bytes;
+};
+
+#include "kernels/cpu/linear_panel_inl.h"
 
 // One group of a panel, unpacked: [column][lane], so that the lanes of a column are neighbours. Codes are
 // less their zero point; each half of the columns has a scale.
@@ -212,9 +228,50 @@ void unpack_fp4(const uint8_t* record, int lanes, Group& group) {
   unpack_levels(record + lanes, lanes, kFp4Levels, group);
 }
 
+float scale_at(const uint8_t* scales, ScaleType type, int lane) {
+  if (type == ScaleType::kF32) return load<float>(scales + 4 * lane);
+  const auto bits = load<uint16_t>(scales + 2 * lane);
+  return type == ScaleType::kF16 ? fp16_to_float(bits) : bf16_to_float(bits);
+}
+
+// Puts fields of `width` bits of 32 columns in at bit `to` of the codes; a plane has those of 8 / width
+// quads, lowest first.
+void put_fields(const uint8_t* planes, int width, int to, int lanes, Group& group) {
+  const int quads = 8 / width;
+  for (int k = 0; k < kGroup; ++k) {
+    const uint8_t* plane = planes + k / 4 / quads * 4 * lanes;
+    for (int i = 0; i < lanes; ++i) {
+      const int field = plane[4 * i + k % 4] >> (k / 4 % quads * width) & ((1 << width) - 1);
+      group.codes[k][i] = static_cast<int16_t>(group.codes[k][i] | field << to);
+    }
+  }
+}
+
+template <int bits>
+void unpack_affine(const uint8_t* record, int j, ScaleType scales, int lanes, Group& group) {
+  const int scale_row = scale_bytes(scales) * lanes;
+  for (int i = 0; i < lanes; ++i) {
+    group.scale[0][i] = group.scale[1][i] = scale_at(record, scales, i);
+    group.bias[0][i] = scale_at(record + scale_row, scales, i);
+  }
+  const uint8_t* codes = record + 2 * scale_row + j * 4 * bits * lanes;
+  for (auto& column : group.codes) std::memset(column, 0, sizeof column);
+  if constexpr (bits == 8) {
+    put_fields(codes, 8, 0, lanes, group);
+  } else if constexpr (bits >= 4) {
+    unpack_4(codes, lanes, 0, group);
+  } else {
+    put_fields(codes, 2, 0, lanes, group);
+  }
+  if constexpr (bits == 6) put_fields(codes + 16 * lanes, 2, 4, lanes, group);
+  if constexpr (bits % 2 == 1) put_fields(codes + 4 * (bits - 1) * lanes, 1, bits - 1, lanes, group);
+}
+
 template <LinearForm form>
-void unpack(const uint8_t* record, int j, int lanes, Group& group) {
+void unpack(const uint8_t* record, int j, ScaleType scales, int lanes, Group& group) {
   if constexpr (form == LinearForm::kLevelsFp4) return unpack_fp4(record, lanes, group);
+  if constexpr (kAffineBits < form >> 0)
+    return unpack_affine<kAffineBits<form>>(record, j, scales, lanes, group);
   constexpr bool kBias = shape_of(form).bias;
   for (int i = 0; i < lanes; ++i) {
     group.scale[0][i] = group.scale[1][i] = fp16_to_float(load<uint16_t>(record + 2 * i));
@@ -269,19 +326,17 @@ template <LinearForm form>
 void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t begin, int64_t end,
                     const LinearTarget& target) {
   constexpr CodeShape kShape = shape_of(form);
-  const int64_t groups = weight.columns / kGroup;
   Group group = {};
   for (int64_t n = begin; n < end; n += kPanelRows) {
     const int lanes = static_cast<int>(weight.rows - n < kPanelRows ? weight.rows - n : kPanelRows);
-    const auto* panel =
-        reinterpret_cast<const uint8_t*>(weight.data) + n * (groups / kShape.groups) * kShape.row_bytes;
+    const Panel<form> panel(weight, n);
     const auto* x = reinterpret_cast<const uint8_t*>(rows.data);
     for (int64_t done = 0; done < rows.rows; done += kInt8Block) {
       const int64_t block = rows.rows - done < kInt8Block ? rows.rows - done : kInt8Block;
       float sums[kInt8Block][kPanelRows] = {};
-      for (int64_t g = 0; g < groups; ++g, x += block * kInt8GroupBytes) {
-        unpack<form>(panel + g / kShape.groups * kShape.row_bytes * lanes,
-                     static_cast<int>(g % kShape.groups), lanes, group);
+      GroupPlace<form> place{panel.data};
+      for (int64_t g = 0; g < panel.groups; ++g, x += block * kInt8GroupBytes, place.step(panel, lanes)) {
+        unpack<form>(place.record, place.index, panel.scales, lanes, group);
         for (int64_t m = 0; m < block; ++m)
           add_group<kShape.bias, kShape.halves>(group, x, block, m, sums[m]);
       }

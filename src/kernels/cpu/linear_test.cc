@@ -5,6 +5,9 @@
 // errors are independent: within 5 standard deviations of Σ w² · scale² / 12. Bf16: weight and input are each
 // off by 2⁻⁹ relative at most, within 5 standard deviations of products off by 2⁻⁹ · |w·x|. In two bf16 parts
 // each is off by 2⁻¹⁷, and the product of the low parts, another 2⁻¹⁸, is left out.
+//
+// Where codes have a bias, scale · Σ code · x and bias · Σ x are summed apart, in float32: another 2e-7 of
+// Σ (|w − bias| + |bias|) · |x|, which is more than the rest where they cancel.
 #include "kernels/cpu/linear.h"
 
 #include <gtest/gtest.h>
@@ -23,12 +26,52 @@
 namespace butter {
 namespace {
 
-constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,    DType::kBF16,   DType::kQ4_0,
-                               DType::kQ4_1, DType::kQ5_0,   DType::kQ5_1,   DType::kQ8_0,
-                               DType::kQ2_K, DType::kQ3_K,   DType::kQ4_K,   DType::kQ5_K,
-                               DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4};
-constexpr std::span<const DType> kFloatTypes = std::span(kAllTypes).first(3);
-constexpr std::span<const DType> kCodedTypes = std::span(kAllTypes).subspan(3);
+// A type of weight; MLX's has more to it.
+struct WeightType {
+  DType dtype;
+  int bits = 0;
+  int group = 0;
+  DType scales = DType::kF16;
+
+  bool quantised() const { return dtype_info(dtype).quantised; }
+  // The whole of a row is so many times these.
+  int64_t columns() const { return dtype == DType::kMLX ? group : dtype_info(dtype).block_elements; }
+};
+
+constexpr DType kMLX = DType::kMLX;
+constexpr WeightType kAllTypes[] = {{DType::kF32},
+                                    {DType::kF16},
+                                    {DType::kBF16},
+                                    // Coded.
+                                    {DType::kQ4_0},
+                                    {DType::kQ4_1},
+                                    {DType::kQ5_0},
+                                    {DType::kQ5_1},
+                                    {DType::kQ8_0},
+                                    {DType::kQ2_K},
+                                    {DType::kQ3_K},
+                                    {DType::kQ4_K},
+                                    {DType::kQ5_K},
+                                    {DType::kQ6_K},
+                                    {DType::kIQ4_NL},
+                                    {DType::kIQ4_XS},
+                                    {DType::kMXFP4},
+                                    // Each of MLX's bits with two groups and two types of scales, and FP4.
+                                    {kMLX, 2, 32, DType::kF16},
+                                    {kMLX, 2, 128, DType::kBF16},
+                                    {kMLX, 3, 64, DType::kF16},
+                                    {kMLX, 3, 32, DType::kF32},
+                                    {kMLX, 4, 32, DType::kBF16},
+                                    {kMLX, 4, 64, DType::kF16},
+                                    {kMLX, 5, 64, DType::kBF16},
+                                    {kMLX, 5, 128, DType::kF32},
+                                    {kMLX, 6, 64, DType::kF16},
+                                    {kMLX, 6, 32, DType::kBF16},
+                                    {kMLX, 8, 64, DType::kF16},
+                                    {kMLX, 8, 128, DType::kBF16},
+                                    {kMLX, 4, 32, DType::kU8}};
+constexpr std::span<const WeightType> kFloatTypes = std::span(kAllTypes).first(3);
+constexpr std::span<const WeightType> kCodedTypes = std::span(kAllTypes).subspan(3);
 
 // Where a block has an fp16 scale, and what makes of a value a scale whose codes give values of its size.
 struct ScalePlace {
@@ -58,16 +101,31 @@ std::vector<float> random_floats(size_t count, Random& random, float size = 1) {
 // A weight of random bytes, with scales that make values of about `size`.
 struct TestWeight {
   std::vector<std::byte> bytes;
+  std::vector<std::byte> scales, biases;  // MLX's
   TensorView view;
 
-  TestWeight(DType dtype, int64_t rows, int64_t columns, Random& random, float size = 0.1f) {
-    view.dtype = dtype;
+  TestWeight(const WeightType& type, int64_t rows, int64_t columns, Random& random, float size = 0.1f) {
+    view.dtype = type.dtype;
+    view.mlx = {type.bits, type.group, type.scales, nullptr, nullptr};
     view.shape = {rows, columns};
     // Super blocks have 256 columns.
-    if (columns % dtype_info(dtype).block_elements != 0) view.shape = {rows, (columns / 256 + 1) * 256};
-    bytes.resize(static_cast<size_t>(view.bytes()));
+    if (columns % type.columns() != 0)
+      view.shape = {rows, type.dtype == kMLX ? round_up(columns, type.columns()) : (columns / 256 + 1) * 256};
+    bytes.resize(static_cast<size_t>(rows * view.row_bytes()));
     std::uniform_int_distribution<int> any(0, 255);
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(any(random));
+    view.data = bytes.data();
+    if (type.dtype == kMLX) {
+      make_mlx_scales(random, size);
+    } else {
+      make_scales(random, size);
+    }
+  }
+
+ private:
+  void make_scales(Random& random, float size) {
+    const DType dtype = view.dtype;
+    std::uniform_int_distribution<int> any(0, 255);
     std::normal_distribution<float> normal(0, size);
     const DTypeInfo& info = dtype_info(dtype);
     const auto put16 = [&](size_t at, uint16_t bits) { std::memcpy(bytes.data() + at, &bits, 2); };
@@ -81,7 +139,33 @@ struct TestWeight {
       // Exponents around 2⁻⁶, for levels of about 5.
       if (dtype == DType::kMXFP4) bytes[at] = static_cast<std::byte>(120 + any(random) % 5);
     }
-    view.data = bytes.data();
+  }
+
+  // Codes are around the middle of what their bits hold; the bias takes that off.
+  void make_mlx_scales(Random& random, float size) {
+    std::normal_distribution<float> normal(0, size / static_cast<float>(1 << (view.mlx.bits - 1)));
+    const auto middle = static_cast<float>(1 << (view.mlx.bits - 1)) - 0.5f;
+    for (int64_t at = 0; at < view.rows() * view.columns() / view.mlx.group; ++at) {
+      const float scale = normal(random);
+      if (view.mlx.has_exponents()) {
+        scales.push_back(static_cast<std::byte>(120 + random() % 5));
+      } else {
+        put(scales, scale);
+        put(biases, -middle * scale);
+      }
+    }
+    view.mlx.scales = scales.data();
+    if (!view.mlx.has_exponents()) view.mlx.biases = biases.data();
+  }
+
+  void put(std::vector<std::byte>& to, float value) const {
+    const DType dtype = view.mlx.scale_dtype;
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    if (dtype == DType::kF16) bits = float_to_fp16(value);
+    if (dtype == DType::kBF16) bits = float_to_bf16(value);
+    for (int64_t i = 0; i < dtype_bytes(dtype, 1); ++i)
+      to.push_back(static_cast<std::byte>(bits >> (8 * i) & 255));
   }
 };
 
@@ -139,6 +223,19 @@ double allowed(cpu::InputKind kind, const float* w, const float* x, int64_t colu
   return 2e-6 * absolute + 5 * std::sqrt(variance) + 1e-30;
 }
 
+// What sums of codes and of biases add to that, if the weight has such.
+double allowed_of_parts(const TestWeight& weight, int64_t n, const float* w, const float* x) {
+  const MlxParts& mlx = weight.view.mlx;
+  double parts = 0;
+  for (int64_t k = 0; mlx.biases != nullptr && k < weight.view.columns(); ++k) {
+    float bias;
+    const int64_t at = n * (weight.view.columns() / mlx.group) + k / mlx.group;
+    dequantise_row(mlx.scale_dtype, mlx.biases + at * dtype_bytes(mlx.scale_dtype, 1), 1, &bias);
+    parts += (std::abs(w[k] - bias) + std::abs(bias)) * std::abs(x[k]);
+  }
+  return 2e-7 * parts;
+}
+
 void expect_close(const TestWeight& weight, cpu::InputKind kind, const std::vector<float>& x, int64_t rows,
                   const std::vector<float>& y, Errors errors = Errors::kIndependent) {
   const int64_t columns = weight.view.columns(), outputs = weight.view.rows();
@@ -146,12 +243,14 @@ void expect_close(const TestWeight& weight, cpu::InputKind kind, const std::vect
   reference::linear(weight.view, x.data(), columns, rows, {0, outputs}, {expected.data(), outputs},
                     scratch.data());
   for (int64_t n = 0; n < outputs; ++n) {
-    dequantise_row(weight.view.dtype, weight.view.row(n), columns, scratch.data());
+    dequantise_row(weight.view, n, scratch.data());
     for (int64_t row = 0; row < rows; ++row) {
       const auto at = static_cast<size_t>(row * outputs + n);
+      const float* from = x.data() + row * columns;
       ASSERT_NEAR(y[at], expected[at],
-                  allowed(kind, scratch.data(), x.data() + row * columns, columns, errors))
-          << dtype_name(weight.view.dtype) << " [" << outputs << ", " << columns << "] row " << row << " of "
+                  allowed(kind, scratch.data(), from, columns, errors) +
+                      allowed_of_parts(weight, n, scratch.data(), from))
+          << weight.view.type_name() << " [" << outputs << ", " << columns << "] row " << row << " of "
           << rows << " output " << n;
     }
   }
@@ -180,9 +279,9 @@ TEST_P(LinearOnEachIsa, EqualsTheReferenceInEveryShape) {
   const Case cases[] = {{21, 96, all_rows}, {48, 32, {1, 3, 16}},  {1, 64, {1, 5, 33}},
                         {16, 64, {2, 17}},  {50, 576, {1, 4, 33}}, {24, 1536, {1, 19}}};
   Random random(1);
-  for (DType dtype : kAllTypes) {
+  for (const WeightType& type : kAllTypes) {
     for (const Case& test : cases) {
-      const TestWeight weight(dtype, test.outputs, test.columns, random);
+      const TestWeight weight(type, test.outputs, test.columns, random);
       const auto made = cpu::LinearWeight::make(weight.view, GetParam());
       ASSERT_TRUE(made) << made.error().message();
       for (int64_t rows : test.rows) {
@@ -198,9 +297,9 @@ TEST_P(LinearOnEachIsa, EqualsTheReferenceInEveryShape) {
 
 TEST_P(LinearOnEachIsa, FloatFormsTakeAnyColumnCount) {
   Random random(2);
-  for (DType dtype : kFloatTypes) {
+  for (const WeightType& type : kFloatTypes) {
     for (int64_t columns : {1, 7, 15, 31, 33, 50}) {
-      const TestWeight weight(dtype, 19, columns, random);
+      const TestWeight weight(type, 19, columns, random);
       const auto made = cpu::LinearWeight::make(weight.view, GetParam());
       ASSERT_TRUE(made);
       const auto x = random_floats(static_cast<size_t>(18 * columns), random);
@@ -211,8 +310,8 @@ TEST_P(LinearOnEachIsa, FloatFormsTakeAnyColumnCount) {
 
 TEST_P(LinearOnEachIsa, FloatFormsTakeAnyAddress) {
   Random random(3);
-  for (DType dtype : kFloatTypes) {
-    TestWeight weight(dtype, 20, 64, random);
+  for (const WeightType& type : kFloatTypes) {
+    TestWeight weight(type, 20, 64, random);
     std::vector<std::byte> shifted(weight.bytes.size() + 1);
     std::memcpy(shifted.data() + 1, weight.bytes.data(), weight.bytes.size());
     weight.view.data = shifted.data() + 1;
@@ -226,8 +325,8 @@ TEST_P(LinearOnEachIsa, FloatFormsTakeAnyAddress) {
 TEST_P(LinearOnEachIsa, ARowIsTheSameAloneAndInEveryBatch) {
   constexpr int64_t kColumns = 160, kOutputs = 37, kRows = 41;
   Random random(4);
-  for (DType dtype : kAllTypes) {
-    const TestWeight weight(dtype, kOutputs, kColumns, random);
+  for (const WeightType& type : kAllTypes) {
+    const TestWeight weight(type, kOutputs, kColumns, random);
     const int64_t columns = weight.view.columns();
     const auto x = random_floats(static_cast<size_t>(kRows * columns), random);
     const auto made = cpu::LinearWeight::make(weight.view, GetParam());
@@ -242,7 +341,7 @@ TEST_P(LinearOnEachIsa, ARowIsTheSameAloneAndInEveryBatch) {
       for (int64_t rows : {2, 3, 5, 6, 8, 15, 16, 33, 41}) {
         const auto y = run(*made, kind, x, rows);
         ASSERT_EQ(0, std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)))
-            << dtype_name(dtype) << " " << rows << " rows";
+            << weight.view.type_name() << " " << rows << " rows";
       }
     }
   }
@@ -251,8 +350,8 @@ TEST_P(LinearOnEachIsa, ARowIsTheSameAloneAndInEveryBatch) {
 TEST_P(LinearOnEachIsa, ManyWorkersGiveTheBitsOfOne) {
   constexpr int64_t kColumns = 96, kOutputs = 85, kRows = 37;
   Random random(5);
-  for (DType dtype : kAllTypes) {
-    const TestWeight weight(dtype, kOutputs, kColumns, random);
+  for (const WeightType& type : kAllTypes) {
+    const TestWeight weight(type, kOutputs, kColumns, random);
     const int64_t columns = weight.view.columns();
     const auto x = random_floats(static_cast<size_t>(kRows * columns), random);
     const auto made = cpu::LinearWeight::make(weight.view, GetParam());
@@ -263,7 +362,7 @@ TEST_P(LinearOnEachIsa, ManyWorkersGiveTheBitsOfOne) {
         Options options;
         options.workers = workers;
         EXPECT_EQ(one, run(*made, kind, x, kRows, options))
-            << dtype_name(dtype) << " " << workers << " workers";
+            << weight.view.type_name() << " " << workers << " workers";
       }
     }
   }
@@ -272,8 +371,8 @@ TEST_P(LinearOnEachIsa, ManyWorkersGiveTheBitsOfOne) {
 TEST_P(LinearOnEachIsa, AddsBiasAndAccumulates) {
   constexpr int64_t kColumns = 64, kOutputs = 35;
   Random random(6);
-  for (DType dtype : kAllTypes) {
-    const TestWeight weight(dtype, kOutputs, kColumns, random);
+  for (const WeightType& type : kAllTypes) {
+    const TestWeight weight(type, kOutputs, kColumns, random);
     const auto made = cpu::LinearWeight::make(weight.view, GetParam());
     ASSERT_TRUE(made);
     for (cpu::InputKind kind : kinds_of(*made)) {
@@ -297,20 +396,45 @@ TEST_P(LinearOnEachIsa, AddsBiasAndAccumulates) {
 
 TEST_P(LinearOnEachIsa, RepackedRowsAreTheFilesValues) {
   Random random(7);
-  for (DType dtype : kAllTypes) {
+  for (const WeightType& type : kAllTypes) {
     for (int64_t outputs : {1, 16, 21, 64}) {
-      const TestWeight weight(dtype, outputs, 96, random);
+      const TestWeight weight(type, outputs, 96, random);
       const auto made = cpu::LinearWeight::make(weight.view, GetParam());
       ASSERT_TRUE(made);
       EXPECT_EQ(made->bytes(), weight.view.bytes());
-      EXPECT_EQ(made->copied(), dtype_info(dtype).quantised);
+      EXPECT_EQ(made->copied(), type.quantised());
       const int64_t columns = weight.view.columns();
       std::vector<float> expected(static_cast<size_t>(columns)), got(expected);
       for (int64_t r = 0; r < outputs; ++r) {
-        dequantise_row(dtype, weight.view.row(r), columns, expected.data());
+        dequantise_row(weight.view, r, expected.data());
         made->dequantise_row(r, got.data());
         ASSERT_EQ(0, std::memcmp(expected.data(), got.data(), expected.size() * sizeof(float)))
-            << dtype_name(dtype) << " row " << r;
+            << weight.view.type_name() << " row " << r;
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEachIsa, EveryKindOfMlxCodesIsTheFilesValuesAndTheReferencesProduct) {
+  Random random(13);
+  for (int bits : {2, 3, 4, 5, 6, 8}) {
+    for (int group : {32, 64, 128}) {
+      for (DType scales : {DType::kF16, DType::kBF16, DType::kF32}) {
+        const TestWeight weight({kMLX, bits, group, scales}, 21, 256, random);
+        const auto made = cpu::LinearWeight::make(weight.view, GetParam());
+        ASSERT_TRUE(made);
+        EXPECT_EQ(made->bytes(), weight.view.bytes());
+        EXPECT_EQ(made->form_name(), weight.view.type_name());
+        std::vector<float> expected(256), got(expected);
+        for (int64_t r = 0; r < 21; ++r) {
+          dequantise_row(weight.view, r, expected.data());
+          made->dequantise_row(r, got.data());
+          ASSERT_EQ(0, std::memcmp(expected.data(), got.data(), expected.size() * sizeof(float)))
+              << made->form_name() << " row " << r;
+        }
+        const auto x = random_floats(2 * 256, random);
+        for (cpu::InputKind kind : kinds_of(*made)) expect_close(weight, kind, x, 2, run(*made, kind, x, 2));
+        if (HasFatalFailure()) return;
       }
     }
   }
@@ -318,8 +442,8 @@ TEST_P(LinearOnEachIsa, RepackedRowsAreTheFilesValues) {
 
 TEST_P(LinearOnEachIsa, RepackingInPartsIntoGivenStorageIsTheSame) {
   Random random(8);
-  for (DType dtype : kCodedTypes) {
-    const TestWeight weight(dtype, 83, 128, random);
+  for (const WeightType& type : kCodedTypes) {
+    const TestWeight weight(type, 83, 128, random);
     const auto whole = cpu::LinearWeight::make(weight.view, GetParam());
     Buffer storage = Buffer::allocate(cpu::LinearWeight::storage_bytes(weight.view)).value();
     auto parts = cpu::LinearWeight::allocate(weight.view, GetParam(), storage.data());
@@ -334,8 +458,8 @@ TEST_P(LinearOnEachIsa, RepackingInPartsIntoGivenStorageIsTheSame) {
 TEST_P(LinearOnEachIsa, ExtremeInputsStayExactOrShow) {
   constexpr int64_t kColumns = 64, kOutputs = 18;
   Random random(9);
-  for (DType dtype : kAllTypes) {
-    const TestWeight weight(dtype, kOutputs, kColumns, random);
+  for (const WeightType& type : kAllTypes) {
+    const TestWeight weight(type, kOutputs, kColumns, random);
     const int64_t columns = weight.view.columns();
     const auto made = cpu::LinearWeight::make(weight.view, GetParam());
     ASSERT_TRUE(made);
@@ -344,7 +468,7 @@ TEST_P(LinearOnEachIsa, ExtremeInputsStayExactOrShow) {
         std::vector<float> x(static_cast<size_t>(17 * columns), size);
         x[3] = -size;
         const auto y = run(*made, kind, x, 17);
-        for (float value : y) ASSERT_TRUE(std::isfinite(value)) << dtype_name(dtype) << " " << size;
+        for (float value : y) ASSERT_TRUE(std::isfinite(value)) << weight.view.type_name() << " " << size;
         // Too small for an 8-bit scale or a bf16 product: zero, or near enough.
         if (size > 1e-35f) expect_close(weight, kind, x, 17, y);
         if (size == 0.0f) {
@@ -356,8 +480,8 @@ TEST_P(LinearOnEachIsa, ExtremeInputsStayExactOrShow) {
         x[static_cast<size_t>(5 * columns + 40)] = bad;
         const auto y = run(*made, kind, x, 17);
         for (int64_t n = 0; n < kOutputs; ++n) {
-          EXPECT_FALSE(std::isfinite(y[static_cast<size_t>(5 * kOutputs + n)])) << dtype_name(dtype);
-          EXPECT_TRUE(std::isfinite(y[static_cast<size_t>(4 * kOutputs + n)])) << dtype_name(dtype);
+          EXPECT_FALSE(std::isfinite(y[static_cast<size_t>(5 * kOutputs + n)])) << weight.view.type_name();
+          EXPECT_TRUE(std::isfinite(y[static_cast<size_t>(4 * kOutputs + n)])) << weight.view.type_name();
         }
       }
     }
@@ -390,13 +514,14 @@ bool is_code(DType dtype, size_t offset) {
 
 TEST_P(LinearOnEachIsa, LargestCodesDoNotOverflow) {
   constexpr int64_t kColumns = 64;
-  for (DType dtype : kCodedTypes) {
+  for (const WeightType& type : kCodedTypes) {
     for (int fill : {0x00, 0x7f, 0x80, 0xff}) {
       Random random(10);
-      TestWeight weight(dtype, 16, kColumns, random);
-      const auto block = static_cast<size_t>(dtype_info(dtype).block_bytes);
+      TestWeight weight(type, 16, kColumns, random);
+      const auto block = static_cast<size_t>(dtype_info(type.dtype).block_bytes);
       for (size_t i = 0; i < weight.bytes.size(); ++i) {
-        if (is_code(dtype, i % block)) weight.bytes[i] = static_cast<std::byte>(fill);
+        if (type.dtype == kMLX || is_code(type.dtype, i % block))
+          weight.bytes[i] = static_cast<std::byte>(fill);
       }
       const auto made = cpu::LinearWeight::make(weight.view, GetParam());
       ASSERT_TRUE(made);
@@ -414,7 +539,7 @@ TEST_P(LinearOnEachIsa, LargestCodesDoNotOverflow) {
 TEST_P(LinearOnEachIsa, ExponentsOfEverySizeAreScales) {
   Random random(12);
   for (int exponent : {0, 1, 2, 3, 127, 128, 250}) {
-    TestWeight weight(DType::kMXFP4, 19, 64, random);
+    TestWeight weight(WeightType{DType::kMXFP4}, 19, 64, random);
     for (size_t at = 0; at < weight.bytes.size(); at += 17)
       weight.bytes[at] = static_cast<std::byte>(exponent);
     const auto made = cpu::LinearWeight::make(weight.view, GetParam());
@@ -429,7 +554,7 @@ TEST_P(LinearOnEachIsa, ExponentsOfEverySizeAreScales) {
 
 TEST_P(LinearOnEachIsa, ZeroRowsOrOutputsDoNothing) {
   Random random(11);
-  const TestWeight weight(DType::kQ4_1, 32, 64, random);
+  const TestWeight weight(WeightType{DType::kQ4_1}, 32, 64, random);
   const auto made = cpu::LinearWeight::make(weight.view, GetParam());
   ASSERT_TRUE(made);
   for (cpu::InputKind kind : kinds_of(*made)) {

@@ -82,7 +82,7 @@ class ReferenceDevice final : public Device {
 
   int64_t weight_bytes() const override { return linear_bytes_ + vectors_.bytes(); }
   std::string weight_form(WeightId id) const override {
-    return dtype_name(linears_[static_cast<size_t>(id)].dtype);
+    return linears_[static_cast<size_t>(id)].type_name();
   }
 
   int64_t workspace_bytes(const Program& program, const StepLimits& limits) const override {

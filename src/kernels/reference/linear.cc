@@ -8,7 +8,7 @@ void linear(const TensorView& weight, const float* x, int64_t x_stride, int64_t 
             const LinearTarget& target, float* scratch) {
   const int64_t columns = weight.columns();
   for (int64_t n = outputs.begin; n < outputs.end; ++n) {
-    dequantise_row(weight.dtype, weight.row(n), columns, scratch);
+    dequantise_row(weight, n, scratch);
     for (int64_t row = 0; row < rows; ++row) {
       const float* from = x + row * x_stride;
       float sum = 0;

@@ -10,7 +10,7 @@
 namespace butter::reference {
 
 void embed(const TensorView& table, int32_t id, float scale, float* out) {
-  dequantise_row(table.dtype, table.row(id), table.columns(), out);
+  dequantise_row(table, id, out);
   for (int64_t i = 0; i < table.columns(); ++i) out[i] *= scale;
 }
 
