@@ -202,7 +202,7 @@ class SpecBuilder {
                               fmt::format("blk.{}.", layer));
       if (edit) BUTTER_TRY(edit(names, layer, spec.layers.back()));
     }
-    spec.kv_dtype = raw_kv_dtype(source_, spec.embedding);
+    spec.kv_dtype = raw_kv_dtype(source_, spec);
     return spec;
   }
 

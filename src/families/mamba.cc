@@ -201,7 +201,7 @@ Result<ModelSpec> mamba2_spec(const FamilySource& source) {
     layer.mixers = {{mamba2_mixer(names.within("mixer."), mamba)}};
     spec.layers.push_back(std::move(layer));
   }
-  spec.kv_dtype = raw_kv_dtype(source, spec.embedding);
+  spec.kv_dtype = raw_kv_dtype(source, spec);
   return spec;
 }
 

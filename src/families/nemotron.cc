@@ -295,7 +295,7 @@ Result<ModelSpec> nemotron_h_spec(const FamilySource& source) {
   spec.final_norm = model.norm({"norm_f", "output_norm"}, config.hidden, config.eps);
   for (size_t i = 0; i < config.blocks.size(); ++i)
     spec.layers.push_back(layer_spec(config, static_cast<int>(i)));
-  spec.kv_dtype = raw_kv_dtype(source, spec.embedding);
+  spec.kv_dtype = raw_kv_dtype(source, spec);
   return spec;
 }
 

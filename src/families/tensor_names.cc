@@ -155,9 +155,13 @@ std::optional<TensorRef> head_or_tied(const FamilySource& source, const std::str
   return ref;
 }
 
-DType raw_kv_dtype(const FamilySource& source, const TensorRef& embedding) {
-  const TensorView* view = source.checkpoint ? source.checkpoint->find_tensor(embedding.name) : nullptr;
-  return view != nullptr && view->dtype == DType::kBF16 ? DType::kBF16 : DType::kF16;
+DType raw_kv_dtype(const FamilySource& source, const ModelSpec& spec) {
+  for (const TensorRef& ref : {spec.embedding, *spec.final_norm.weight}) {
+    const TensorView* view = source.checkpoint ? source.checkpoint->find_tensor(ref.name) : nullptr;
+    if (view != nullptr && !dtype_info(view->dtype).quantised)
+      return view->dtype == DType::kBF16 ? DType::kBF16 : DType::kF16;
+  }
+  return DType::kF16;
 }
 
 }  // namespace butter

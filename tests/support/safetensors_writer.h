@@ -22,14 +22,16 @@ inline std::string safetensors_bytes(std::string header, std::string_view data, 
 
 class SafetensorsWriter {
  public:
-  // `name` is written into the JSON as it is.
+  struct Part {
+    std::string name;  // written into the JSON as it is
+    std::string dtype;
+    std::vector<int64_t> dims;
+    std::string data;
+  };
+
   SafetensorsWriter& tensor(std::string_view name, std::string_view dtype, const std::vector<int64_t>& dims,
                             std::string_view data) {
-    const size_t begin = data_.size();
-    data_ += data;
-    header_ +=
-        fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                    header_.empty() ? "" : ",", name, dtype, fmt::join(dims, ","), begin, data_.size());
+    parts_.push_back({std::string(name), std::string(dtype), dims, std::string(data)});
     return *this;
   }
   // F32, F16 or BF16.
@@ -41,12 +43,26 @@ class SafetensorsWriter {
     return tensor(name, dtype_name(dtype), dims, encode_floats(dtype, values));
   }
 
-  std::string bytes() const { return safetensors_bytes("{" + header_ + "}", data_); }
+  const std::vector<Part>& parts() const { return parts_; }
+  std::string bytes() const { return whole(true); }
+  // As MLX writes files: data begin where the header ends.
+  std::string bytes_unpadded() const { return whole(false); }
   void write(const std::string& path) const { write_test_file(path, bytes()); }
 
  private:
-  std::string header_;
-  std::string data_;
+  std::string whole(bool pad) const {
+    std::string header, data;
+    for (const Part& part : parts_) {
+      const size_t begin = data.size();
+      data += part.data;
+      header += fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                            header.empty() ? "" : ",", part.name, part.dtype, fmt::join(part.dims, ","),
+                            begin, data.size());
+    }
+    return safetensors_bytes(fmt::format("{{{}}}", header), data, pad);
+  }
+
+  std::vector<Part> parts_;
 };
 
 }  // namespace butter

@@ -1,0 +1,166 @@
+// MLX folders of the fixtures: the same model as a Hugging Face folder of the values that their codes stand
+// for, on every device, in every form that the CPU has for them.
+//
+// Bounds: none on the reference device, where both are the same float32 numbers. On the CPU those of
+// block-quantised weights against the reference (golden_test.cc).
+#include <gtest/gtest.h>
+
+#include "checkpoint/safetensors.h"
+#include "core/cpu_isa.h"
+#include "support/fixture_mlx.h"
+#include "support/run_engine.h"
+#include "support/sanitized.h"
+#include "support/temp_dir.h"
+
+namespace butter {
+namespace {
+
+constexpr float kCodesBound = 4e-1f;
+
+Logits run(const std::string& folder, const std::string& device, const Fixture& fixture,
+           size_t chunk = 1000000) {
+  const auto engine = load_engine(tiny_options(folder, device));
+  SequenceOptions options;
+  options.max_context = 256;
+  Sequence sequence = make_sequence(*engine, options);
+  return feed_all(*engine, sequence, fixture.input_ids, chunk);
+}
+
+class MlxGoldenTest : public testing::TestWithParam<const char*> {
+ protected:
+  void expect_same_on_reference(const FixtureMlxOptions& options) const {
+    const FixtureMlx mlx(fixture_, options);
+    const TempDir codes, values;
+    mlx.write(codes.path());
+    mlx.write_values(values.path());
+    EXPECT_EQ(run(codes.path(), "reference", fixture_), run(values.path(), "reference", fixture_));
+  }
+
+  const Fixture fixture_ = load_fixture(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, MlxGoldenTest,
+                         testing::Values("llama", "llama3_scaled", "mistral_swa", "qwen2", "qwen3", "smollm3",
+                                         "phi3", "gemma3", "granite4_dense", "spark2_5", "muse_glimmer"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+TEST_P(MlxGoldenTest, CodesMeanTheirValuesOnTheReferenceDevice) {
+  expect_same_on_reference({{4, 32, false}, DType::kF16, {}});
+  expect_same_on_reference({{4, 64, false}, DType::kBF16, {}});
+  expect_same_on_reference({{4, 32, true}, DType::kBF16, {}});
+}
+
+// As converters make them: an odd module in more bits, one not quantised at all.
+TEST_P(MlxGoldenTest, ModulesMayHaveBitsOfTheirOwn) {
+  const auto own = [](const std::string& module) -> std::optional<MlxSetting> {
+    if (module.ends_with("down_proj")) return MlxSetting{8, 64, false};
+    if (module.ends_with("layers.1.self_attn.o_proj")) return MlxSetting{0, 0, false};
+    return std::nullopt;
+  };
+  expect_same_on_reference({{6, 64, false}, DType::kBF16, own});
+}
+
+TEST_P(MlxGoldenTest, ShardsAreTheSameModel) {
+  const FixtureMlx mlx(fixture_, {{4, 32, false}, DType::kF16, {}});
+  const TempDir whole, shards;
+  mlx.write(whole.path());
+  mlx.write_shards(shards.path());
+  EXPECT_EQ(run(shards.path(), "reference", fixture_), run(whole.path(), "reference", fixture_));
+}
+
+TEST_P(MlxGoldenTest, EveryInstructionSetStaysByTheReference) {
+  const std::vector<MlxSetting> settings =
+      kSanitized ? std::vector<MlxSetting>{{4, 64, false}}
+                 : std::vector<MlxSetting>{{4, 32, false}, {4, 64, false}, {8, 64, false}, {4, 32, true}};
+  for (const MlxSetting& setting : settings) {
+    const TempDir folder;
+    FixtureMlx(fixture_, {setting, DType::kF16, {}}).write(folder.path());
+    const Logits expected = run(folder.path(), "reference", fixture_);
+    for (Isa isa : available_isas()) {
+      const ScopedIsa forced(isa_name(isa));
+      for (size_t chunk : {5, 1000}) {
+        EXPECT_LE(max_difference(run(folder.path(), "cpu", fixture_, chunk), expected), kCodesBound)
+            << setting.bits << " bits, " << isa_name(isa) << ", chunks of " << chunk;
+      }
+    }
+  }
+}
+
+// What loading says after bytes of a part of the file were overwritten.
+std::string load_error_with(const std::string& tensor, size_t at, std::string_view bytes, bool exponents,
+                            const std::string& device) {
+  const Fixture fixture = load_fixture("llama");
+  const TempDir folder;
+  FixtureMlx(fixture, {{4, 32, exponents}, DType::kBF16, {}}).write(folder.path());
+  std::string file = read_test_file(folder.file("model.safetensors"));
+  const auto parsed = SafetensorsFile::parse(as_bytes(file));
+  const std::byte* data = parsed->tensor(tensor)->data;
+  file.replace(static_cast<size_t>(data - as_bytes(file).data()) + at, bytes.size(), bytes);
+  write_test_file(folder.file("model.safetensors"), file);
+  const auto engine = Engine::load(tiny_options(folder.path(), device));
+  return engine ? "loaded" : engine.error().message();
+}
+
+TEST(MlxScales, WhatIsNoNumberIsRefusedByItsPlace) {
+  for (const char* device : {"cpu", "reference"}) {
+    EXPECT_EQ(load_error_with("model.layers.2.mlp.up_proj.scales", 10, "\xc0\x7f", false, device),
+              "model.layers.2.mlp.up_proj.weight: the scale of group 1 in row 2 is NaN or infinite; a finite "
+              "number "
+              "is expected");
+    EXPECT_EQ(
+        load_error_with("model.embed_tokens.biases", 2, "\x80\xff", false, device),
+        "model.embed_tokens.weight: the bias of group 1 in row 0 is NaN or infinite; a finite number is "
+        "expected");
+    EXPECT_EQ(
+        load_error_with("lm_head.scales", 5, "\xff", true, device),
+        "lm_head.weight: the scale of group 1 in row 2 is NaN or infinite; a finite number is expected");
+    EXPECT_EQ(load_error_with("lm_head.scales", 5, "\xfe", true, device), "loaded");
+  }
+}
+
+// --- The writer itself -----------------------------------------------------------------------------------
+
+FloatTensor counting(const Shape& shape, float first) {
+  FloatTensor tensor{shape, {}};
+  for (int64_t i = 0; i < shape.elements(); ++i) tensor.values.push_back(first + static_cast<float>(i));
+  return tensor;
+}
+
+TEST(MlxNames, ExpertsAreStackedInTheOrderOfTheirNumbers) {
+  NamedTensors hf;
+  for (int expert = 0; expert < 12; ++expert) {
+    const std::string prefix = fmt::format("model.layers.3.mlp.experts.{}.", expert);
+    hf[prefix + "up_proj.weight"] = counting({2, 4}, static_cast<float>(100 * expert));
+    hf[fmt::format("backbone.layers.1.mixer.experts.{}.down_proj.weight", expert)] = counting({4, 2}, 1);
+  }
+  const NamedTensors mlx = mlx_tensors(hf);
+  ASSERT_EQ(mlx.size(), 2u);
+  const FloatTensor& up = mlx.at("model.layers.3.mlp.switch_mlp.up_proj.weight");
+  EXPECT_EQ(up.shape, (Shape{12, 2, 4}));
+  for (size_t expert = 0; expert < 12; ++expert) EXPECT_EQ(up.values[8 * expert + 7], 100 * expert + 7);
+  EXPECT_EQ(mlx.at("backbone.layers.1.mixer.switch_mlp.fc2.weight").shape, (Shape{12, 4, 2}));
+}
+
+TEST(MlxNames, MergedGateAndUpAreTakenApartWhereThereAreNoExperts) {
+  NamedTensors hf = {{"model.layers.0.shared_mlp.input_linear.weight", counting({6, 2}, 0)},
+                     {"model.layers.0.shared_mlp.output_linear.weight", counting({2, 3}, 0)}};
+  const NamedTensors dense = mlx_tensors(hf);
+  ASSERT_EQ(dense.size(), 3u);
+  EXPECT_EQ(dense.at("model.layers.0.mlp.gate_proj.weight").values, (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(dense.at("model.layers.0.mlp.up_proj.weight").values, (std::vector<float>{6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(dense.at("model.layers.0.mlp.down_proj.weight").shape, (Shape{2, 3}));
+  hf["model.layers.0.block_sparse_moe.router.layer.weight"] = counting({2, 2}, 0);
+  EXPECT_TRUE(mlx_tensors(hf).contains("model.layers.0.shared_mlp.input_linear.weight"));
+}
+
+TEST(MlxNames, ConvolutionsHaveTheirChannelsLast) {
+  const NamedTensors mlx = mlx_tensors({{"backbone.layers.0.mixer.conv1d.weight", counting({5, 1, 4}, 0)},
+                                        {"backbone.layers.0.mixer.conv1d.bias", counting({5}, 0)}});
+  EXPECT_EQ(mlx.at("backbone.layers.0.mixer.conv1d.weight").shape, (Shape{5, 4, 1}));
+  EXPECT_EQ(mlx.at("backbone.layers.0.mixer.conv1d.weight").values[7], 7)
+      << "a channel's taps stay neighbours";
+  EXPECT_EQ(mlx.at("backbone.layers.0.mixer.conv1d.bias").shape, (Shape{5}));
+}
+
+}  // namespace
+}  // namespace butter
