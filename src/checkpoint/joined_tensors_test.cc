@@ -269,7 +269,7 @@ TEST(JoinedTensors, PublishedBlocksOfFp4AreOneTensor) {
   blocks[0] = '\x7f';
   SafetensorsWriter()
       .tensor("experts.up_blocks", "U8", {2, 3, 2, 16}, blocks)
-      .tensor("experts.up_scales", "U8", {2, 3, 2}, std::string(12, 128))
+      .tensor("experts.up_scales", "U8", {2, 3, 2}, std::string(12, '\x80'))
       .tensor("lone_blocks", "U8", {1, 1, 16}, std::string(16, '\0'))
       .tensor("wrong_blocks", "U8", {1, 1, 16}, std::string(16, '\0'))
       .tensor("wrong_scales", "U8", {1, 2}, std::string(2, '\0'))
