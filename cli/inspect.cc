@@ -161,6 +161,7 @@ class InspectCommand : public Command {
                  {"max_positions", model_.max_positions},
                  {"parameters", model_.parameters},
                  {"tied_head", model_.tied_head},
+                 {"notes", model_.notes},
                  {"layers", Json::array()},
                  {"tensors", Json::array()},
                  {"tokenizer",
@@ -191,6 +192,7 @@ class InspectCommand : public Command {
         "{}: {} ({}), {} parameters, {} layers, hidden {}, vocabulary {}{}, {} positions\n", model_.name,
         model_.family, model_.format, model_.parameters, model_.layers.size(), model_.hidden,
         model_.vocabulary, model_.tied_head ? " (head tied)" : "", model_.max_positions);
+    for (const std::string& note : model_.notes) text += "note: " + note + "\n";
     text += tokenizer_text() + "\n" + (layer_trace_ ? trace_text() : layers_text()) + "\n";
     if (!layer_trace_) text += tensors_text() + "\n";
     text += fmt::format("file {} ({}), {} cache of {} positions {} ({})\n", model_.file_bytes,
@@ -263,15 +265,15 @@ class InspectCommand : public Command {
     std::string text;
     if (tensors_) {
       for (const TensorDescription& tensor : model_.tensors) {
-        text += fmt::format("{:<44} {:<6} {:<18} {:>12}\n", tensor.name, tensor.type,
+        text += fmt::format("{:<44} {:<17} {:<18} {:>12}\n", tensor.name, tensor.type,
                             shape_text(tensor.shape), tensor.bytes);
       }
       return text;
     }
-    text = fmt::format("{:<44} {:>5} {:<6} {:<18} {:>12}\n", "tensors", "count", "type", "shape (out, in)",
+    text = fmt::format("{:<44} {:>5} {:<17} {:<18} {:>12}\n", "tensors", "count", "type", "shape (out, in)",
                        "bytes");
     for (const TensorGroup& one : group(model_.tensors)) {
-      text += fmt::format("{:<44} {:>5} {:<6} {:<18} {:>12}\n", one.name, one.count, one.example.type,
+      text += fmt::format("{:<44} {:>5} {:<17} {:<18} {:>12}\n", one.name, one.count, one.example.type,
                           shape_text(one.example.shape), one.bytes);
     }
     return text;

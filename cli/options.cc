@@ -241,6 +241,7 @@ std::unique_ptr<Engine> load_engine(const CommonOptions& options, EngineOptions 
   std::unique_ptr<Engine> engine = must(Engine::load(engine_options));
   bar.erase();
   const ModelInfo& info = engine->info();
+  for (const std::string& line : info.notes) note(fmt::format("note: {}", line));
   spdlog::info("{}: {} of {} layers on {} ({}, {} threads), {} of weights, {} of workspace", info.name,
                info.family, info.layers, info.device, info.isa, info.threads, spoken_bytes(info.weight_bytes),
                spoken_bytes(info.workspace_bytes));

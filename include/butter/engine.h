@@ -38,6 +38,8 @@ struct ModelInfo {
   int64_t file_bytes = 0;
   int64_t weight_bytes = 0;     // in their run-time forms
   int64_t workspace_bytes = 0;  // of the largest step
+  std::vector<std::string>
+      notes;  // what is odd about the files and does not stand in the way, a sentence each
 };
 
 // What a trace says of one op: norms of the rows that it left.

@@ -15,7 +15,7 @@ namespace butter {
 
 struct TensorDescription {
   std::string name;
-  std::string type;            // "Q4_1"
+  std::string type;            // "Q4_1", "q4 g64 scale+bias"
   std::vector<int64_t> shape;  // (out, in)
   int64_t bytes = 0;
 };
@@ -55,6 +55,7 @@ struct ModelDescription {
   std::vector<LayerDescription> layers;
   std::vector<TensorDescription> tensors;
   TokenizerDescription tokenizer;
+  std::vector<std::string> notes;  // as in ModelInfo
 };
 
 Result<ModelDescription> inspect_model(const std::string& model);

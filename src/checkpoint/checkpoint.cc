@@ -11,6 +11,7 @@
 #include "checkpoint/regular_file.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_index.h"
+#include "checkpoint/unused_tensors.h"
 
 namespace butter {
 namespace {
@@ -152,6 +153,7 @@ Result<Checkpoint> Checkpoint::open_safetensors(const std::string& path, std::ve
     BUTTER_TRY(checkpoint.take(std::move(files)));
     BUTTER_ASSIGN(checkpoint.tensors_,
                   join_tensors(checkpoint.config_, checkpoint.tensors_, checkpoint.notes_));
+    if (auto unused = describe_unused(checkpoint.tensors_)) checkpoint.notes_.push_back(*std::move(unused));
     return {};
   };
   if (auto done = read(); !done) return fail(done.error().within(printable(path, 500)));

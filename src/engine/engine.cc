@@ -203,6 +203,7 @@ void Engine::State::describe(const std::string& path) {
   info.file_bytes = static_cast<int64_t>(checkpoint->file_bytes());
   info.weight_bytes = device->weight_bytes();
   info.workspace_bytes = prepared->workspace_bytes();
+  info.notes = checkpoint->notes();
 }
 
 const ModelInfo& Engine::info() const {

@@ -87,7 +87,7 @@ LayerDescription describe_layer(const LayerSpec& layer, int index) {
 TensorDescription describe_tensor(const TensorEntry& entry) {
   TensorDescription description;
   description.name = entry.name;
-  description.type = entry.view.empty() ? "unreadable" : dtype_name(entry.view.dtype);
+  description.type = entry.view.empty() ? "unreadable" : entry.view.type_name();
   for (int i = 0; i < entry.view.shape.rank(); ++i) description.shape.push_back(entry.view.shape[i]);
   description.bytes = static_cast<int64_t>(entry.bytes);
   return description;
@@ -132,6 +132,7 @@ Result<ModelDescription> inspect_model(const std::string& model) {
     description.parameters += entry.view.shape.elements();
   }
   BUTTER_ASSIGN(description.tokenizer, describe_tokenizer(checkpoint));
+  description.notes = checkpoint.notes();
   return description;
 }
 

@@ -231,6 +231,45 @@ TEST(Inspect, TracesLayers) {
   }
 }
 
+// The tiny model with two further tensors in its file, of 100 kB each.
+void write_model_with_eyes(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy(tiny_model() + "/config.json", folder + "/config.json");
+  std::ifstream file(tiny_model() + "/model.safetensors", std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), 8);
+  Json header = Json::parse(bytes.substr(8, header_bytes));
+  bytes.erase(0, 8 + header_bytes);
+  for (const char* name : {"model.visual.patch_embed.weight", "multi_modal_projector.weight"}) {
+    header[name] = {
+        {"dtype", "BF16"}, {"shape", {50, 1000}}, {"data_offsets", {bytes.size(), bytes.size() + 100'000}}};
+    bytes += std::string(100'000, '\0');
+  }
+  const std::string text = header.dump();
+  header_bytes = text.size();
+  std::ofstream out(folder + "/model.safetensors", std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&header_bytes), 8);
+  out << text << bytes;
+}
+
+TEST(Notes, VisionTensorsAreSpokenOfOnceAndIgnored) {
+  const ScratchFolder scratch;
+  const std::string model = scratch.file("model"), line = "note: ignoring 2 vision tensors (0.2 MB)\n";
+  write_model_with_eyes(model);
+  const Words words = {"-m", tiny_model(), "--token-ids", "1,2,3", "-n", "4", "--max-context", "64"};
+  const ProgramResult plain = run_butter(words);
+  Words with_eyes = words;
+  with_eyes[1] = model;
+  const ProgramResult result = run_butter(with_eyes);
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.err, line);
+  EXPECT_EQ(result.out, plain.out);
+  EXPECT_THAT(run_butter({"inspect", "-m", model}).out, HasSubstr(line));
+  EXPECT_EQ(json_of({"inspect", "-m", model, "--json"})["notes"].size(), 1u);
+  EXPECT_TRUE(json_of({"inspect", "-m", tiny_model(), "--json"})["notes"].empty());
+}
+
 TEST(Bench, RowsAndNamesAreStable) {
   const ProgramResult result =
       run_butter({"bench", "-m", tiny_model(), "--kv-cache", "raw,k=raw,v=raw", "--depth", "0,64", "-p", "64",

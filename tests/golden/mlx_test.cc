@@ -5,6 +5,7 @@
 // block-quantised weights against the reference (golden_test.cc).
 #include <gtest/gtest.h>
 
+#include "butter/inspect.h"
 #include "checkpoint/safetensors.h"
 #include "core/cpu_isa.h"
 #include "support/fixture_mlx.h"
@@ -116,6 +117,32 @@ TEST(MlxScales, WhatIsNoNumberIsRefusedByItsPlace) {
         "lm_head.weight: the scale of group 1 in row 2 is NaN or infinite; a finite number is expected");
     EXPECT_EQ(load_error_with("lm_head.scales", 5, "\xfe", true, device), "loaded");
   }
+}
+
+TEST(MlxForms, InspectShowsThem) {
+  const Fixture fixture = load_fixture("llama");
+  const TempDir folder;
+  FixtureMlx(fixture, {{5, 64, false},
+                       DType::kBF16,
+                       [](const std::string& module) {
+                         return module == "lm_head" ? std::optional(MlxSetting{4, 32, true}) : std::nullopt;
+                       }})
+      .write(folder.path());
+  const auto model = inspect_model(folder.path());
+  ASSERT_TRUE(model) << model.error().message();
+  const auto expect_tensor = [&](const std::string& name, const std::string& type, std::vector<int64_t> shape,
+                                 int64_t bytes) {
+    const auto found = std::find_if(model->tensors.begin(), model->tensors.end(),
+                                    [&](const TensorDescription& tensor) { return tensor.name == name; });
+    ASSERT_NE(found, model->tensors.end()) << name;
+    EXPECT_EQ(found->type, type);
+    EXPECT_EQ(found->shape, shape);
+    EXPECT_EQ(found->bytes, bytes);
+  };
+  expect_tensor("model.layers.3.mlp.up_proj.weight", "q5 g64 scale+bias", {128, 64}, 128 * (40 + 4));
+  expect_tensor("lm_head.weight", "fp4 g32 exponent", {256, 64}, 256 * (32 + 2));
+  expect_tensor("model.norm.weight", "BF16", {64}, 128);
+  EXPECT_TRUE(model->notes.empty());
 }
 
 // --- The writer itself -----------------------------------------------------------------------------------
