@@ -38,6 +38,9 @@ inline const std::vector<MlxName>& mlx_names() {
   static const std::vector<MlxName> table = {
       {"shared_mlp.input_linear", {"mlp.gate_proj", "mlp.up_proj"}, "block_sparse_moe"},
       {"shared_mlp.output_linear", {"mlp.down_proj"}, "block_sparse_moe"},
+      {"block_sparse_moe.input_linear",
+       {"block_sparse_moe.switch_mlp.gate_proj", "block_sparse_moe.switch_mlp.up_proj"}},
+      {"block_sparse_moe.output_linear", {"block_sparse_moe.switch_mlp.down_proj"}},
       {"mlp.experts.#.gate_proj", {"mlp.switch_mlp.gate_proj"}},
       {"mlp.experts.#.up_proj", {"mlp.switch_mlp.up_proj"}},
       {"mlp.experts.#.down_proj", {"mlp.switch_mlp.down_proj"}},
@@ -78,15 +81,23 @@ inline std::optional<NamePlace> find_pattern(const std::string& name, const std:
   return place;
 }
 
-// Rows of a tensor in equal parts.
+// Rows of a tensor in equal parts; those of each of its matrices, where it has several.
 inline std::vector<FloatTensor> split_rows(const FloatTensor& tensor, size_t parts) {
-  std::vector<FloatTensor> split;
-  const int64_t rows = tensor.shape[0] / static_cast<int64_t>(parts);
-  const auto size = static_cast<int64_t>(tensor.values.size() / parts);
-  for (int64_t i = 0; i < static_cast<int64_t>(parts); ++i) {
-    Shape shape = {rows};
-    for (int d = 1; d < tensor.shape.rank(); ++d) shape.append(tensor.shape[d]);
-    split.push_back({shape, {tensor.values.begin() + i * size, tensor.values.begin() + (i + 1) * size}});
+  const int rank = tensor.shape.rank(), row_dim = rank < 2 ? 0 : rank - 2;
+  Shape shape;
+  int64_t matrices = 1;
+  for (int d = 0; d < rank; ++d) {
+    shape.append(d == row_dim ? tensor.shape[d] / static_cast<int64_t>(parts) : tensor.shape[d]);
+    if (d < row_dim) matrices *= tensor.shape[d];
+  }
+  std::vector<FloatTensor> split(parts, {shape, {}});
+  const int64_t size = shape.elements() / matrices;
+  auto from = tensor.values.begin();
+  for (int64_t i = 0; i < matrices; ++i) {
+    for (FloatTensor& part : split) {
+      part.values.insert(part.values.end(), from, from + size);
+      from += size;
+    }
   }
   return split;
 }
@@ -108,49 +119,94 @@ inline FloatTensor channels_last(const FloatTensor& conv) {
   return {Shape{conv.shape[0], conv.shape[2], 1}, conv.values};
 }
 
-// The row for a tensor of a model, and where it applies; nothing where MLX has the same name.
-struct MlxRenaming {
-  const MlxName* row;
-  NamePlace place;
+// Columns of each matrix as rows, those from `first` on in steps of `step`.
+inline FloatTensor turned(const FloatTensor& stacked, int64_t first, int64_t step) {
+  const int64_t matrices = stacked.shape[0], rows = stacked.shape[1], columns = stacked.shape[2];
+  FloatTensor turned{{matrices, columns / step, rows}, {}};
+  for (int64_t matrix = 0; matrix < matrices; ++matrix) {
+    for (int64_t column = first; column < columns; column += step) {
+      for (int64_t row = 0; row < rows; ++row)
+        turned.values.push_back(
+            stacked.values[static_cast<size_t>((matrix * rows + row) * columns + column)]);
+    }
+  }
+  return turned;
+}
 
-  std::string name(const std::string& hf, size_t part) const {
-    std::string renamed = hf;
-    return renamed.replace(place.at, place.length, row->mlx[part]);
+// gpt-oss keeps its experts' matrices with rows as columns, and gate and up by turns; MLX has three tensors.
+inline void untangle_experts(NamedTensors& tensors) {
+  const auto take = [&](const std::string& name, int64_t first, int64_t step) {
+    FloatTensor from = tensors.at(name);
+    if (from.shape.rank() == 3) return turned(from, first, step);
+    from.shape = {from.shape[0], 1, from.shape[1]};
+    FloatTensor bias = turned(from, first, step);
+    bias.shape = {bias.shape[0], bias.shape[1]};
+    return bias;
+  };
+  std::vector<std::string> tangled;
+  for (const auto& [name, tensor] : tensors) {
+    if (find_pattern(name, "mlp.experts.gate_up_proj"))
+      tangled.push_back(name.substr(0, name.rfind("gate_up")));
   }
-};
-inline std::optional<MlxRenaming> find_renaming(const std::string& name, const NamedTensors& model) {
-  for (const MlxName& row : mlx_names()) {
-    const bool is_left_out =
-        row.unless != nullptr && std::any_of(model.begin(), model.end(), [&](const auto& tensor) {
-          return tensor.first.find(row.unless) != std::string::npos;
-        });
-    const auto place = find_pattern(name, row.hf);
-    if (place && !is_left_out) return MlxRenaming{&row, *place};
+  for (const std::string& prefix : tangled) {
+    for (const auto& [from, to] : {std::pair{"", ".weight"}, std::pair{"_bias", ".bias"}}) {
+      tensors[prefix + "gate_proj" + to] = take(prefix + "gate_up_proj" + from, 0, 2);
+      tensors[prefix + "up_proj" + to] = take(prefix + "gate_up_proj" + from, 1, 2);
+      tensors[prefix + "down_proj" + to] = take(prefix + "down_proj" + from, 0, 1);
+      tensors.erase(prefix + "gate_up_proj" + from);
+      tensors.erase(prefix + "down_proj" + from);
+    }
   }
-  return std::nullopt;
+}
+
+// Where layers are a gated delta rule, norms hold 1 + w, those of the rule itself aside.
+inline void fold_norms(NamedTensors& tensors) {
+  const auto is_delta = [](const auto& tensor) {
+    return find_pattern(tensor.first, "linear_attn").has_value();
+  };
+  if (std::none_of(tensors.begin(), tensors.end(), is_delta)) return;
+  for (auto& [name, tensor] : tensors) {
+    if (!name.ends_with("norm.weight") || find_pattern(name, "linear_attn")) continue;
+    for (float& value : tensor.values) value += 1;
+  }
 }
 
 // All tensors under MLX's names and in its shapes.
 inline NamedTensors mlx_tensors(const NamedTensors& hf) {
   NamedTensors mlx;
   std::map<std::string, std::map<int, FloatTensor>> experts;
+  const auto find_row = [&](const std::string& name) -> std::optional<std::pair<const MlxName*, NamePlace>> {
+    for (const MlxName& row : mlx_names()) {
+      const bool is_left_out =
+          row.unless != nullptr && std::any_of(hf.begin(), hf.end(), [&](const auto& tensor) {
+            return tensor.first.find(row.unless) != std::string::npos;
+          });
+      const auto place = find_pattern(name, row.hf);
+      if (place && !is_left_out) return std::pair{&row, *place};
+    }
+    return std::nullopt;
+  };
   for (const auto& [name, tensor] : hf) {
-    const auto renaming = find_renaming(name, hf);
-    if (!renaming) {
+    const auto found = find_row(name);
+    if (!found) {
       mlx[name] = find_pattern(name, "conv1d") && tensor.shape.rank() == 3 ? channels_last(tensor) : tensor;
       continue;
     }
-    const std::vector<FloatTensor> parts = split_rows(tensor, renaming->row->mlx.size());
+    const auto& [row, place] = *found;
+    const std::vector<FloatTensor> parts = split_rows(tensor, row->mlx.size());
     for (size_t i = 0; i < parts.size(); ++i) {
-      const std::string renamed = renaming->name(name, i);
-      if (renaming->place.number < 0) {
+      std::string renamed = name;
+      renamed.replace(place.at, place.length, row->mlx[i]);
+      if (place.number < 0) {
         mlx[renamed] = parts[i];
       } else {
-        experts[renamed][renaming->place.number] = parts[i];
+        experts[renamed][place.number] = parts[i];
       }
     }
   }
   for (const auto& [name, tensors] : experts) mlx[name] = stack(tensors);
+  untangle_experts(mlx);
+  fold_norms(mlx);
   return mlx;
 }
 
@@ -229,8 +285,8 @@ inline MlxTensor quantise_mlx(const FloatTensor& tensor, const MlxSetting& setti
 // --- Folders ---------------------------------------------------------------------------------------------
 
 struct FixtureMlxOptions {
-  MlxSetting setting{4, 32, false};
-  DType floats = DType::kF16;  // of scales, biases and what is not quantised
+  MlxSetting setting{4, 32, false};  // bits 0: nothing is quantised
+  DType floats = DType::kF16;        // of scales, biases and what is not quantised
   // What a module has in place of `setting`, if that returns something; bits 0: not quantised.
   std::function<std::optional<MlxSetting>(const std::string& module)> own;
 };
@@ -238,12 +294,12 @@ struct FixtureMlxOptions {
 class FixtureMlx {
  public:
   FixtureMlx(const Fixture& fixture, FixtureMlxOptions options)
-      : fixture_(fixture), options_(std::move(options)) {}
+      : fixture_(fixture), options_(std::move(options)), tensors_(mlx_tensors(fixture.weights)) {}
 
   // A folder of one file, as MLX writes it, with config.json.
   void write(const std::string& folder) const {
     SafetensorsWriter writer;
-    for (const auto& [name, tensor] : mlx_tensors(fixture_.weights)) put(name, tensor, writer);
+    for (const auto& [name, tensor] : tensors_) put(name, tensor, writer);
     write_test_file(folder + "/model.safetensors", writer.bytes_unpadded());
     write_test_file(folder + "/config.json", config());
   }
@@ -252,7 +308,7 @@ class FixtureMlx {
   void write_shards(const std::string& folder) const {
     SafetensorsWriter shards[2];
     std::string map;
-    for (const auto& [name, tensor] : mlx_tensors(fixture_.weights)) {
+    for (const auto& [name, tensor] : tensors_) {
       SafetensorsWriter all;
       put(name, tensor, all);
       for (const SafetensorsWriter::Part& part : all.parts()) {
@@ -268,13 +324,11 @@ class FixtureMlx {
     write_test_file(folder + "/config.json", config());
   }
 
-  // A Hugging Face folder of the values: float32 where the other has codes.
+  // The same tensors with float32 values where the others have codes.
   void write_values(const std::string& folder) const {
     SafetensorsWriter writer;
-    for (const auto& [name, tensor] : fixture_.weights) {
-      // Groups run along rows, which conversion moves and leaves whole.
-      const auto renaming = find_renaming(name, fixture_.weights);
-      const auto setting = setting_of(renaming ? renaming->name(name, 0) : name, tensor);
+    for (const auto& [name, tensor] : tensors_) {
+      const auto setting = setting_of(name, tensor);
       if (setting) {
         writer.floats(name, DType::kF32, tensor.shape,
                       quantise_mlx(tensor, *setting, options_.floats).values);
@@ -325,18 +379,20 @@ class FixtureMlx {
   // The fixture's, with what says how it is quantised.
   std::string config() const {
     std::string quantization = setting_json(options_.setting);
-    for (const auto& [name, tensor] : mlx_tensors(fixture_.weights)) {
+    for (const auto& [name, tensor] : tensors_) {
       const auto own = options_.own ? options_.own(module_of(name)) : std::nullopt;
       if (!own || !name.ends_with(".weight")) continue;
       quantization += fmt::format(", \"{}\": {}", module_of(name),
                                   own->bits == 0 ? "false" : fmt::format("{{{}}}", setting_json(*own)));
     }
     std::string text = read_test_file(fixture_.folder + "/config.json");
+    if (options_.setting.bits == 0) return text;
     return text.insert(text.find('{') + 1, fmt::format("\"quantization\": {{{}}},", quantization));
   }
 
   const Fixture& fixture_;
   const FixtureMlxOptions options_;
+  const NamedTensors tensors_;
 };
 
 }  // namespace butter
