@@ -228,7 +228,23 @@ void check_context(const CommonOptions& options) {
   }
 }
 
+namespace {
+
+// Refuses a scheme that the model's heads cannot be stored in: before weights are read, not after.
+void check_widths(const CommonOptions& options) {
+  SequenceOptions sequence;
+  for (const std::string& scheme : split_schemes(options.scheme())) {
+    if (is_raw(scheme)) continue;  // which takes all
+    sequence.kv_cache = scheme;
+    const auto plan = plan_model(options.model_name(), sequence, options.prefill_rows(), options.device);
+    if (!plan && plan.error().code() == StatusCode::kUnsupported) must(plan);
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Engine> load_engine(const CommonOptions& options, EngineOptions engine_options) {
+  check_widths(options);
   if (options.verbose) {
     spdlog::set_default_logger(spdlog::stderr_logger_st("butter"));
     spdlog::set_pattern("%H:%M:%S.%e %v");

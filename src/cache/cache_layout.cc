@@ -49,11 +49,18 @@ Status check_options(const CacheOptions& options) {
   return {};
 }
 
+// Head widths of models.
+constexpr int kUsualWidths[] = {16, 32, 48, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256, 512};
+
 Status check_dim(const RowFormat& format, int dim, int layer) {
   if (format.takes_dim(dim)) return {};
+  std::string taken;
+  for (const int width : kUsualWidths) {
+    if (format.takes_dim(width)) taken += fmt::format("{}, ", width);
+  }
   return fail(StatusCode::kUnsupported,
-              "layer {} has heads of {} values, which the cache format {} cannot store", layer, dim,
-              format.name);
+              "the cache format {} takes head widths {}...; layer {} of this model has {}", format.name,
+              taken, layer, dim);
 }
 
 }  // namespace

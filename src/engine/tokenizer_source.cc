@@ -134,7 +134,7 @@ Result<std::unique_ptr<const Tokenizer>> folder_tokenizer(const Checkpoint& chec
   BUTTER_ASSIGN(const auto added, checkpoint.sidecar("added_tokens.json"));
   BUTTER_ASSIGN(const auto generation, checkpoint.sidecar("generation_config.json"));
   const auto view = [](const std::optional<std::string>& text) {
-    return std::string_view(text ? *text : "");
+    return text ? std::string_view(*text) : std::string_view();
   };
   const TokenizerFiles files = {view(config), view(added), view(generation)};
   for (const auto& [name, read] : kTokenizerFiles) {

@@ -303,6 +303,25 @@ TEST(AttendOnCodes, EveryWidthEqualsTheReference) {
   }
 }
 
+TEST(AttendOnCodes, OddWidthsEqualTheReference) {
+  for (const KvScheme& scheme : code_kinds()) {
+    for (int dim : {16, 24, 40, 72, 160, 512}) {
+      if (!scheme.key->takes_dim(dim) || !scheme.value->takes_dim(dim)) continue;
+      expect_parity_on_codes({layer_shape(1, dim, dim), scheme, {}, 199, 1, 1, 3}, 2);
+      expect_parity_on_codes({layer_shape(1, dim, dim), scheme, {}, 120, 17, 1, 3}, 1);
+    }
+  }
+}
+
+TEST(AttendOnCodes, KeysAndValuesMayDifferInWidth) {
+  for (const KvScheme& scheme : code_kinds()) {
+    for (const auto& [key_dim, value_dim] : {std::pair{192, 128}, std::pair{64, 96}}) {
+      expect_parity_on_codes({layer_shape(1, key_dim, value_dim), scheme, {}, 150, 1, 1, 3}, 2);
+      expect_parity_on_codes({layer_shape(1, key_dim, value_dim), scheme, {}, 120, 20, 1, 3}, 2);
+    }
+  }
+}
+
 TEST(AttendOnCodes, EveryGroupSizeEqualsTheReference) {
   for (const KvScheme& scheme : code_kinds()) {
     for (int group : kCodeGroups) {

@@ -167,6 +167,27 @@ TEST(BadInput, WeightsThatAreNotNumbers) {
                  "not a finite number");
 }
 
+// Before weights are read: those of this model do not even fit its configuration.
+TEST(BadInput, AHeadWidthThatTheCacheFormatCannotTake) {
+  const ScratchFolder scratch;
+  fs::copy(tiny_model(), scratch.file("model"));
+  const std::string path = scratch.file("model/config.json");
+  std::string config = file_contents(path);
+  const std::string width = "\"head_dim\": 64";
+  ASSERT_NE(config.find(width), std::string::npos);
+  config.replace(config.find(width), width.size(), "\"head_dim\": 20");
+  std::ofstream(path, std::ios::binary) << config;
+  const std::string sentence =
+      "the cache format affine4 takes head widths 16, 32, 48, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256, "
+      "512, "
+      "...; layer 0 of this model has 20";
+  for (const char* command : {"generate", "plan", "bench"}) {
+    Words words = {command, "-m", scratch.file("model"), "--kv-cache", "affine4", "--max-context", "64"};
+    if (std::string(command) == "generate") words.insert(words.end(), {"--token-ids", "1"});
+    expect_refusal(run_butter(words), 1, sentence);
+  }
+}
+
 TEST(BadInput, ACacheLargerThanTheMachine) {
   ProgramResult result =
       run_butter({"bench", "-m", tiny_model(), "--depth", "2000000000", "-p", "0", "-n", "1"});
