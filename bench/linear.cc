@@ -55,32 +55,89 @@ struct Weight {
   cpu::LinearWeight linear;
 };
 
-Weight make_weight(DType dtype, int64_t rows, int64_t columns, Isa isa) {
-  const DTypeInfo& info = dtype_info(dtype);
-  columns = round_up(columns, info.block_elements);
+// What a weight is stored as; MLX's has more to it.
+struct WeightType {
+  DType dtype;
+  int bits = 0;
+  int group = 0;
+
+  std::string name() const {
+    return dtype == DType::kMLX ? "MLX" + std::to_string(bits) + "g" + std::to_string(group)
+                                : dtype_name(dtype);
+  }
+};
+
+// Where the blocks of a type have fp16 scales.
+std::vector<int> scale_places(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {0, 2};
+    case DType::kQ2_K:
+      return {80, 82};
+    case DType::kQ3_K:
+      return {108};
+    case DType::kQ6_K:
+      return {208};
+    case DType::kMXFP4:
+      return {};
+    default:
+      return {0};
+  }
+}
+
+// The view of a weight in `bytes`, with scales that keep results finite.
+TensorView fill_mlx(const WeightType& type, int64_t rows, int64_t columns, Buffer& bytes) {
+  TensorView view;
+  view.dtype = DType::kMLX;
+  view.shape = {rows, columns};
+  view.mlx = {type.bits, type.group, DType::kF16, nullptr, nullptr};
+  const int64_t scales = rows * columns / type.group;
+  std::byte* at = bytes.data() + rows * view.row_bytes();
+  std::fill_n(reinterpret_cast<uint16_t*>(at), 2 * scales, float_to_fp16(0.01f));
+  view.data = bytes.data();
+  view.mlx.scales = at;
+  view.mlx.biases = at + 2 * scales;
+  return view;
+}
+
+TensorView fill_blocks(DType dtype, int64_t rows, int64_t columns, Buffer& bytes) {
   TensorView view;
   view.dtype = dtype;
   view.shape = {rows, columns};
-  Weight weight;
-  weight.bytes = Buffer::allocate(view.bytes()).value();
-  std::mt19937 random(static_cast<unsigned>(rows * columns));
-  auto* words = weight.bytes.as<uint32_t>();
-  for (int64_t i = 0; i < view.bytes() / 4; ++i) words[i] = static_cast<uint32_t>(random());
-  std::byte* data = weight.bytes.data();
+  view.data = bytes.data();
+  const DTypeInfo& info = dtype_info(dtype);
   const uint16_t scale = float_to_fp16(0.01f);
   for (int64_t at = 0; info.quantised && at < view.bytes(); at += info.block_bytes) {
-    std::memcpy(data + at, &scale, 2);
-    if (dtype == DType::kQ4_1 || dtype == DType::kQ4_K) std::memcpy(data + at + 2, &scale, 2);
-    if (dtype == DType::kQ6_K) std::memcpy(data + at + 208, &scale, 2);
+    for (const int place : scale_places(dtype)) std::memcpy(bytes.data() + at + place, &scale, 2);
+    if (dtype == DType::kMXFP4) bytes.data()[at] = std::byte{120};
   }
   // Floats between 0.5 and 2, of either sign: no value takes longer than another.
-  auto* halves = weight.bytes.as<uint16_t>();
+  auto* halves = bytes.as<uint16_t>();
+  auto* words = bytes.as<uint32_t>();
   for (int64_t i = 0; i < rows * columns; ++i) {
     if (dtype == DType::kF16) halves[i] = static_cast<uint16_t>((halves[i] & 0x87ffu) | 0x3800u);
     if (dtype == DType::kBF16) halves[i] = static_cast<uint16_t>((halves[i] & 0x80ffu) | 0x3f00u);
     if (dtype == DType::kF32) words[i] = (words[i] & 0x80ffffffu) | 0x3f000000u;
   }
-  view.data = data;
+  return view;
+}
+
+Weight make_weight(const WeightType& type, int64_t rows, int64_t columns, Isa isa) {
+  const bool mlx = type.dtype == DType::kMLX;
+  columns = round_up(columns, mlx ? type.group : dtype_info(type.dtype).block_elements);
+  const int64_t values = rows * columns;
+  const int64_t size =
+      mlx ? values * type.bits / 8 + values / type.group * 4 : dtype_bytes(type.dtype, values);
+  Weight weight;
+  weight.bytes = Buffer::allocate(size).value();
+  std::mt19937 random(static_cast<unsigned>(values));
+  auto* words = weight.bytes.as<uint32_t>();
+  for (int64_t i = 0; i < size / 4; ++i) words[i] = static_cast<uint32_t>(random());
+  const TensorView view = mlx ? fill_mlx(type, rows, columns, weight.bytes)
+                              : fill_blocks(type.dtype, rows, columns, weight.bytes);
   weight.linear = cpu::LinearWeight::make(view, isa).value();
   if (weight.linear.copied()) weight.bytes = {};
   return weight;
@@ -108,7 +165,7 @@ struct Step {
     for (cpu::InputKind kind : {cpu::InputKind::kInt8, cpu::InputKind::kBf16, cpu::InputKind::kBf16Pair})
       bytes = std::max(bytes, cpu::input_bytes(kind, rows, kWidest));
     prepared = Buffer::allocate(bytes).value();
-    const Weight widest = make_weight(DType::kF32, kHidden, kWidest, isa);  // no form takes more scratch
+    const Weight widest = make_weight({DType::kF32}, kHidden, kWidest, isa);  // no form takes more scratch
     scratch_step = Arena::piece_bytes(cpu::linear_scratch_bytes(widest.linear) + 64);
     scratch = Buffer::allocate(scratch_step * pool().threads()).value();
   }
@@ -132,13 +189,13 @@ struct Step {
   int64_t scratch_step = 0;
 };
 
-void decode(benchmark::State& state, DType dtype, DType head_dtype, Isa isa, int64_t rows) {
+void decode(benchmark::State& state, const WeightType& type, const WeightType& head, Isa isa, int64_t rows) {
   std::vector<Weight> weights;
   int64_t bytes = 0;
   for (int layer = 0; layer < kLayers; ++layer) {
-    for (const Matrix& m : kLayer) weights.push_back(make_weight(dtype, m.rows, m.columns, isa));
+    for (const Matrix& m : kLayer) weights.push_back(make_weight(type, m.rows, m.columns, isa));
   }
-  weights.push_back(make_weight(head_dtype, kVocabulary, kHidden, isa));
+  weights.push_back(make_weight(head, kVocabulary, kHidden, isa));
   for (const Weight& weight : weights) bytes += weight.linear.bytes();
   Step step(isa, rows);
   const double bandwidth = read_bandwidth(bytes);
@@ -159,11 +216,11 @@ void decode(benchmark::State& state, DType dtype, DType head_dtype, Isa isa, int
   state.counters["steps_per_s"] = 1 / best;
 }
 
-void prefill(benchmark::State& state, DType dtype, Isa isa, int64_t rows) {
+void prefill(benchmark::State& state, const WeightType& type, Isa isa, int64_t rows) {
   std::vector<Weight> weights;
   double flops = 0;
   for (const Matrix& m : kLayer) {
-    weights.push_back(make_weight(dtype, m.rows, m.columns, isa));
+    weights.push_back(make_weight(type, m.rows, m.columns, isa));
     flops += 2.0 * static_cast<double>(m.rows * weights.back().linear.columns() * rows);
   }
   Step step(isa, rows);
@@ -215,7 +272,7 @@ void peer(benchmark::State& state, Product size) {
 }
 
 void single(benchmark::State& state, Product size) {
-  const Weight weight = make_weight(DType::kQ4_1, size.outputs, size.columns, Isa::kAmx);
+  const Weight weight = make_weight({DType::kQ4_1}, size.outputs, size.columns, Isa::kAmx);
   Step step(Isa::kAmx, size.rows);
   cpu::LinearInput input{cpu::InputKind::kBf16, step.x, size.columns, size.rows, size.columns,
                          step.prepared.data()};
@@ -279,21 +336,24 @@ benchmark::internal::Benchmark* add(const std::string& name, Run run, Args... ar
 
 void register_all() {
   struct Form {
-    DType dtype, head;
+    WeightType type, head;
   };
-  const Form forms[] = {{DType::kQ4_1, DType::kQ8_0}, {DType::kQ4_0, DType::kQ4_0},
-                        {DType::kQ8_0, DType::kQ8_0}, {DType::kQ4_K, DType::kQ6_K},
-                        {DType::kQ6_K, DType::kQ6_K}, {DType::kBF16, DType::kBF16},
-                        {DType::kF16, DType::kF16},   {DType::kF32, DType::kF32}};
+  std::vector<Form> forms = {{{DType::kQ4_1}, {DType::kQ8_0}}, {{DType::kQ4_K}, {DType::kQ6_K}}};
+  for (DType dtype :
+       {DType::kQ4_0, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ5_K,
+        DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4, DType::kBF16, DType::kF16, DType::kF32})
+    forms.push_back({{dtype}, {dtype}});
+  for (const auto& [bits, group] : {std::pair{2, 64}, {3, 64}, {4, 32}, {4, 64}, {5, 64}, {6, 64}, {8, 64}})
+    forms.push_back({{DType::kMLX, bits, group}, {DType::kMLX, bits, group}});
   for (Isa isa : available_isas()) {
     const std::string end = std::string("/") + isa_name(isa);
     for (const Form& form : forms) {
-      const std::string type = dtype_name(form.dtype);
+      const std::string type = form.type.name();
       for (int64_t rows : {1, 2, 4, 8, 15})
-        add("decode/" + type + end + "/" + std::to_string(rows), decode, form.dtype, form.head, isa, rows)
+        add("decode/" + type + end + "/" + std::to_string(rows), decode, form.type, form.head, isa, rows)
             ->MinTime(0.3);
       for (int64_t rows : {16, 64, 512})
-        add("prefill/" + type + end + "/" + std::to_string(rows), prefill, form.dtype, isa, rows)
+        add("prefill/" + type + end + "/" + std::to_string(rows), prefill, form.type, isa, rows)
             ->MinTime(0.3);
     }
     add("input/int8" + end, prepare, cpu::InputKind::kInt8, isa);
