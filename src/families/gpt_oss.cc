@@ -74,14 +74,27 @@ TensorRef expert_bias(const std::string& name, const ExpertsConfig& config, int 
   return ref;
 }
 
-// One expert as the original files have it: matrices the other way round, gate and up by turns.
+// Whether the file's experts are FP4 blocks: those run along what an expert reads, so that rows are outputs.
+bool has_blocks(const TensorNames& names) {
+  const Checkpoint* checkpoint = names.source().checkpoint;
+  const TensorView* view =
+      checkpoint ? checkpoint->find_tensor(names.full({"mlp.experts.gate_up_proj"})) : nullptr;
+  return view != nullptr && view->dtype == DType::kMLX;
+}
+
+// One expert as the original files have it: gate and up by turns, and the matrices of bf16 files the other
+// way round.
 ExpertSpec original_expert(const TensorNames& names, const ExpertsConfig& config, int e) {
   const int width = config.width, hidden = config.hidden, experts = config.routing.experts;
   const TensorNames own = names.within("mlp.experts.");
+  const bool turned = !has_blocks(names);
+  const auto stored = [&](int out, int in) {
+    return turned ? Shape{experts, in, out} : Shape{experts, out, in};
+  };
   const auto half = [&](int first) {
     LinearSpec spec = stacked_rows(own.full({"gate_up_proj"}), config, e, width, hidden, first, width);
-    spec.weight.stored = Shape{experts, hidden, 2 * width};
-    spec.weight.transposed = true;
+    spec.weight.stored = stored(2 * width, hidden);
+    spec.weight.transposed = turned;
     spec.weight.group_rows = 2;
     spec.weight.group_take = 1;
     spec.bias = expert_bias(own.full({"gate_up_proj_bias"}), config, e, width, first, 2);
@@ -91,8 +104,8 @@ ExpertSpec original_expert(const TensorNames& names, const ExpertsConfig& config
   expert.gate = half(0);
   expert.up = half(1);
   expert.down = stacked_rows(own.full({"down_proj"}), config, e, hidden, width, 0, hidden);
-  expert.down.weight.stored = Shape{experts, width, hidden};
-  expert.down.weight.transposed = true;
+  expert.down.weight.stored = stored(hidden, width);
+  expert.down.weight.transposed = turned;
   expert.down.bias = expert_bias(own.full({"down_proj_bias"}), config, e, hidden, 0, 1);
   return expert;
 }

@@ -86,8 +86,8 @@ std::string find_prefix(const FamilySource& source, std::initializer_list<const 
 std::optional<TensorRef> head_or_tied(const FamilySource& source, const std::string& name, const Shape& shape,
                                       bool tied);
 
-// Type of raw KV rows: the checkpoint's own 16-bit type, as its embedding has it, or the final norm where that
-// is quantised; fp16 where it has none.
+// Type of raw KV rows: the checkpoint's own 16-bit type, as its embedding has it, or the final norm where
+// that is quantised; fp16 where it has none.
 DType raw_kv_dtype(const FamilySource& source, const ModelSpec& spec);
 
 }  // namespace butter

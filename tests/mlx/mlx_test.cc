@@ -143,6 +143,33 @@ TEST(MlxScales, WhatIsNoNumberIsRefusedByItsPlace) {
   }
 }
 
+// The experts of gpt-oss as they are published: FP4 blocks of rows that are outputs, gate and up by turns. In
+// the float files, whose values these are, rows are inputs.
+TEST(PublishedBlocks, AreTheModelOfTheirValues) {
+  const Fixture fixture = load_fixture("gpt_oss");
+  SafetensorsWriter blocks, values;
+  for (const auto& [name, tensor] : fixture.weights) {
+    if (tensor.shape.rank() != 3) {
+      blocks.floats(name, DType::kBF16, tensor.shape, tensor.values);
+      values.floats(name, DType::kBF16, tensor.shape, tensor.values);
+      continue;
+    }
+    const FloatTensor rows = turned(tensor, 0, 1);
+    const MlxTensor quantised = quantise_mlx(rows, {4, 32, true}, DType::kU8);
+    const int64_t per_row = rows.shape[2] / 32;
+    blocks.tensor(name + "_blocks", "U8", {rows.shape[0], rows.shape[1], per_row, 16}, quantised.words);
+    blocks.tensor(name + "_scales", "U8", {rows.shape[0], rows.shape[1], per_row}, quantised.scales);
+    values.floats(name, DType::kF32, tensor.shape, turned({rows.shape, quantised.values}, 0, 1).values);
+  }
+  const TempDir of_blocks, of_values;
+  const std::string config = read_test_file(fixture.folder + "/config.json");
+  for (const auto& [writer, folder] : {std::pair{&blocks, &of_blocks}, std::pair{&values, &of_values}}) {
+    writer->write(folder->file("model.safetensors"));
+    write_test_file(folder->file("config.json"), config);
+  }
+  EXPECT_EQ(run(of_blocks.path(), "reference", fixture), run(of_values.path(), "reference", fixture));
+}
+
 TEST(MlxForms, InspectShowsThem) {
   const Fixture fixture = load_fixture("llama");
   const TempDir folder;
