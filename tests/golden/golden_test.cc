@@ -4,7 +4,9 @@
 // recordings' own 16-bit runs move by 4e-3 and 8e-2.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/cpu_isa.h"
@@ -23,6 +25,10 @@ constexpr float kFp16Bound = 2e-2f;
 constexpr float kBf16Bound = 2e-1f;
 constexpr float kCodesBound = 4e-1f;  // 8-bit activations on block-quantised weights, against float ones
 constexpr double kCodesDivergence = 1e-3;
+// Tiles hold codes as bf16 weights, off by 2^-9: models whose states enlarge roundings (model/decoder.cc)
+// feel that, as they would feel another 8-bit quantisation of the weights.
+constexpr float kTileCodesBound = 5;
+constexpr double kTileCodesDivergence = 1e-2;
 const std::vector<size_t> kChunks =
     kSanitized ? std::vector<size_t>{5, 64} : std::vector<size_t>{1, 5, 16, 64, 200};
 constexpr size_t kGreedyPrompt = 16;
@@ -97,6 +103,28 @@ class Routes {
   std::map<std::pair<int, bool>, Recording> recordings_;  // by layer: scores, choices
 };
 
+// What a GGUF file of a fixture's weights says of the model: all, but that dt has no floor in Nemotron-H, and
+// that Mamba2 norms each group, as Nemotron-H does.
+std::string folder_of_gguf_model(const Fixture& fixture, const std::string& scratch) {
+  const bool mamba2 = fixture.name == "mamba2";
+  if (!mamba2 && fixture.name.rfind("nemotron", 0) != 0) return fixture.folder;
+  nlohmann::json config = nlohmann::json::parse(read_test_file(fixture.folder + "/config.json"));
+  config["time_step_min"] = 0.0;
+  if (mamba2) {
+    config["model_type"] = "nemotron_h";
+    config["hybrid_override_pattern"] =
+        std::string(static_cast<size_t>(fixture.number("num_hidden_layers")), 'M');
+    config["mamba_num_heads"] = config["num_heads"];
+    config["mamba_head_dim"] = config["head_dim"];
+    config["ssm_state_size"] = config["state_size"];
+    config["num_attention_heads"] = config["num_key_value_heads"] = 1;
+  }
+  std::filesystem::create_directory(scratch);
+  write_test_file(scratch + "/config.json", config.dump());
+  std::filesystem::copy(fixture.folder + "/model.safetensors", scratch + "/model.safetensors");
+  return scratch;
+}
+
 class GoldenTest : public testing::TestWithParam<std::string> {
  protected:
   GoldenTest() : fixture_(load_fixture(GetParam())) {
@@ -113,7 +141,7 @@ class GoldenTest : public testing::TestWithParam<std::string> {
   // The experts that float32 arithmetic chooses.
   Routes& sure_routes() {
     if (!routes_) {
-      const auto reference = load_engine(tiny_options(fixture_.folder, "reference"));
+      const auto reference = load_engine(tiny_options(model_folder_, "reference"));
       routes_ = Routes::of(*reference, fixture_.input_ids);
     }
     return *routes_;
@@ -144,7 +172,7 @@ class GoldenTest : public testing::TestWithParam<std::string> {
 
   Logits sure_logits(std::span<const int32_t> ids) {
     if (sure_.empty()) {
-      const auto reference = load_engine(tiny_options(fixture_.folder, "reference"));
+      const auto reference = load_engine(tiny_options(model_folder_, "reference"));
       Sequence sequence = make_sequence(*reference, short_sequence());
       sure_ = feed_all(*reference, sequence, ids);
     }
@@ -158,7 +186,7 @@ class GoldenTest : public testing::TestWithParam<std::string> {
     const Logits logits = feed_all(engine, sequence, ids, 1), sure = sure_logits(ids);
     for (size_t r = kGreedyPrompt - 1; r < ids.size(); ++r) {
       if (top_gap(sure[r]) > bound) {
-        EXPECT_EQ(argmax(logits[r]), fixture_.greedy[r + 1]) << "after token " << r;
+        EXPECT_EQ(argmax(logits[r]), argmax(sure[r])) << "after token " << r;
       }
     }
   }
@@ -191,6 +219,7 @@ class GoldenTest : public testing::TestWithParam<std::string> {
   }
 
   const Fixture fixture_;
+  std::string model_folder_ = fixture_.folder;  // of the model that is expected
   Logits expected_;
   Logits sure_;  // float32, along the greedy continuation
   std::optional<Routes> routes_;
@@ -201,11 +230,25 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, testing::ValuesIn(fixture_names()
                          [](const auto& instance) { return instance.param; });
 
 // Families of which GGUF says all: its Llama architecture has no key for Mistral's window.
-class GgufGoldenTest : public GoldenTest {};
+class GgufGoldenTest : public GoldenTest {
+ protected:
+  GgufGoldenTest() {
+    model_folder_ = folder_of_gguf_model(fixture_, folder_.file("model"));
+    if (model_folder_ == fixture_.folder) return;
+    const auto reference = load_engine(tiny_options(model_folder_, "reference"));
+    expected_ = run(*reference);
+  }
+};
 
-INSTANTIATE_TEST_SUITE_P(Families, GgufGoldenTest,
-                         testing::Values("llama", "llama3_scaled", "qwen2", "qwen3", "smollm3", "phi3",
-                                         "gemma3", "granite4_dense", "muse_glimmer"),
+// Spark-X2.5 has no architecture of its own there.
+std::vector<std::string> gguf_fixtures() {
+  std::vector<std::string> names = fixture_names();
+  std::erase(names, "mistral_swa");
+  std::erase(names, "spark2_5");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GgufGoldenTest, testing::ValuesIn(gguf_fixtures()),
                          [](const auto& instance) { return instance.param; });
 
 TEST_P(GoldenTest, ReferenceDeviceGivesTheRecordedLogits) {
@@ -226,17 +269,24 @@ TEST_P(GoldenTest, EveryInstructionSetHoldsTheBf16Bound) {
   for (Isa isa : available_isas()) expect_golden_on(isa, fixture_.folder, kBf16Bound);
 }
 
+// Factors that go into the weights are rounded with them.
+float gguf_bound(const Fixture& fixture, DType type) {
+  if (type == DType::kBF16 && fixture.name == "falcon_h1") return kBf16Bound;
+  // F16 cannot hold every bf16 weight; scaling factors are stored as floats.
+  return type == DType::kF16 ? 1e-2f : 1e-4f;
+}
+
 TEST_P(GgufGoldenTest, GgufOfTheSameWeightsIsTheSameModel) {
-  const auto safetensors = load_engine(tiny_options(fixture_.folder, "reference"));
+  const auto safetensors = load_engine(tiny_options(model_folder_, "reference"));
   const Logits expected = run(*safetensors);
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
     const std::string file = folder_.file(std::string(dtype_name(type)) + ".gguf");
     write_fixture_gguf(fixture_, file, {type, {}, {}});
     const auto engine = load_engine(tiny_options(file, "reference"));
     const Logits logits = run(*engine);
-    // F16 cannot hold every bf16 weight; scaling factors are stored as floats.
-    EXPECT_LE(max_difference(logits, expected), type == DType::kF16 ? 1e-2f : 1e-4f) << dtype_name(type);
-    if (type != DType::kF16) expect_greedy(*engine);
+    const float bound = gguf_bound(fixture_, type);
+    EXPECT_LE(max_difference(logits, expected), bound) << dtype_name(type);
+    if (bound < kFloatBound && model_folder_ == fixture_.folder) expect_greedy(*engine);
   }
 }
 
@@ -278,9 +328,11 @@ TEST_P(GgufGoldenTest, QuantisedWeightsMeanTheSameOnEveryDevice) {
       for (size_t chunk : {5, 1000}) {
         SCOPED_TRACE(testing::Message()
                      << dtype_name(type) << " " << isa_name(isa) << " chunks of " << chunk);
-        const Logits logits = routes.impose(*engine, fixture_.input_ids, chunk, kCodesBound);
-        EXPECT_LE(max_difference(logits, expected), kCodesBound);
-        EXPECT_LE(mean_divergence(expected, logits), kCodesDivergence);
+        const bool tiles = isa == Isa::kAmx && chunk > 16 && enlarges_roundings(fixture_.name);
+        const float bound = tiles ? kTileCodesBound : kCodesBound;
+        const Logits logits = routes.impose(*engine, fixture_.input_ids, chunk, bound);
+        EXPECT_LE(max_difference(logits, expected), bound);
+        EXPECT_LE(mean_divergence(expected, logits), tiles ? kTileCodesDivergence : kCodesDivergence);
       }
     }
   }

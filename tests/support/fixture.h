@@ -60,13 +60,28 @@ inline std::vector<std::string> fixture_names() {
   return names;
 }
 
+template <typename Has>
+bool any_layer(const std::string& fixture, const Has& has) {
+  const auto model = Checkpoint::open(test_data("fixtures/" + fixture));
+  const auto spec = make_model_spec(*model);
+  return std::any_of(spec->layers.begin(), spec->layers.end(), has);
+}
+
 // Whether a fixture's layers have experts: where two are nearly as good, roundings choose between them, and
 // logits move by more than any bound.
-inline bool has_experts(const std::string& name) {
-  const auto model = Checkpoint::open(test_data("fixtures/" + name));
-  const auto spec = make_model_spec(*model);
-  return std::any_of(spec->layers.begin(), spec->layers.end(), [](const LayerSpec& layer) {
+inline bool has_experts(const std::string& fixture) {
+  return any_layer(fixture, [](const LayerSpec& layer) {
     return layer.ffn && std::holds_alternative<ExpertsSpec>(*layer.ffn);
+  });
+}
+
+// Whether it has states that enlarge roundings: those of delta rules and of Mamba1.
+inline bool enlarges_roundings(const std::string& fixture) {
+  return any_layer(fixture, [](const LayerSpec& layer) {
+    return std::any_of(layer.mixers.begin(), layer.mixers.end(), [](const MixerSpec& mixer) {
+      return std::holds_alternative<DeltaNetSpec>(mixer.kind) ||
+             std::holds_alternative<Mamba1Spec>(mixer.kind);
+    });
   });
 }
 

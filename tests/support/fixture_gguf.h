@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "support/fixture.h"
+#include "support/gguf_conversion.h"
 #include "support/gguf_writer.h"
 
 namespace butter {
@@ -89,9 +90,17 @@ inline std::vector<float> llama3_divisors(const Attributes& scaling, int head_di
   return divisors;
 }
 
-inline std::string architecture_of(const std::string& family) {
+inline std::string architecture_of(const Fixture& fixture) {
+  const std::string family = fixture.family();
   if (family == "mistral") return "llama";
-  if (family == "granitemoehybrid") return "granite";
+  if (family == "granitemoehybrid") return fixture.name == "granite4_hybrid" ? "granitehybrid" : "granite";
+  static const std::pair<const char*, const char*> renamed[] = {
+      {"qwen3_moe", "qwen3moe"}, {"qwen3_next", "qwen3next"},       {"qwen3_5_text", "qwen35"},
+      {"gpt_oss", "gpt-oss"},    {"qwen3_5_moe_text", "qwen35moe"}, {"falcon_h1", "falcon-h1"}};
+  for (const auto& [hf, gguf] : renamed) {
+    if (family == hf) return gguf;
+  }
+  if (fixture.name == "nemotron_h_moe") return fixture.name;
   if (family == "muse_glimmer_text") return "muse-glimmer";
   return family == "gemma3_text" ? "gemma3" : family;
 }
@@ -101,7 +110,7 @@ inline void write_family_keys(const Fixture& fixture, const std::string& archite
   const auto copy = [&](const char* from, const char* to) {
     writer.value<float>(architecture + to, static_cast<float>(*fixture.config.get_float(from)));
   };
-  if (architecture == "granite") {
+  if (architecture.rfind("granite", 0) == 0) {
     copy("embedding_multiplier", ".embedding_scale");
     copy("residual_multiplier", ".residual_scale");
     copy("attention_multiplier", ".attention.scale");
@@ -120,13 +129,60 @@ inline void write_family_keys(const Fixture& fixture, const std::string& archite
       writer.floats(block + ".attn_k_norm.weight", DType::kF32, {fixture.head_dim()}, key);
     }
   }
-  if (architecture == "gemma3" || architecture == "muse-glimmer") {
+  if (architecture == "gemma3" || architecture == "muse-glimmer" || architecture == "gpt-oss") {
     writer.value<uint32_t>(architecture + ".attention.sliding_window",
                            static_cast<uint32_t>(fixture.number("sliding_window")));
   }
   if (architecture == "gemma3") {
     writer.value<uint32_t>(architecture + ".attention.sliding_window_pattern", 4);
   }
+}
+
+// Keys of experts, recurrent layers and their order, by what the configuration calls them.
+inline void write_hybrid_keys(const Fixture& fixture, const std::string& architecture, GgufWriter& writer) {
+  const auto copy = [&](std::initializer_list<const char*> names, const char* to) {
+    for (const char* name : names) {
+      if (fixture.config.kind(name) == AttributeKind::kAbsent) continue;
+      writer.value<uint32_t>(architecture + to, static_cast<uint32_t>(*fixture.config.get_int(name)));
+      return;
+    }
+  };
+  if (fixture.name != "nemotron_h")
+    copy({"num_experts", "num_local_experts", "n_routed_experts"}, ".expert_count");
+  copy({"num_experts_per_tok"}, ".expert_used_count");
+  copy({"moe_intermediate_size", "intermediate_size"}, ".expert_feed_forward_length");
+  copy({"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"},
+       ".expert_shared_feed_forward_length");
+  copy({"linear_conv_kernel_dim", "mamba_d_conv", "conv_kernel"}, ".ssm.conv_kernel");
+  copy({"linear_key_head_dim", "mamba_d_state", "state_size", "ssm_state_size"}, ".ssm.state_size");
+  copy({"linear_num_key_heads", "mamba_n_groups", "n_groups"}, ".ssm.group_count");
+  copy({"linear_num_value_heads", "mamba_n_heads", "mamba_num_heads", "num_heads", "mamba_dt_rank"},
+       ".ssm.time_step_rank");
+  // Inner width: heads times their width, or twice the hidden size.
+  const auto number = [&](const char* name) { return *fixture.config.get_int_or(name, 0); };
+  int64_t inner = 2 * number("hidden_size");
+  if (number("linear_num_value_heads") > 0)
+    inner = number("linear_num_value_heads") * number("linear_value_head_dim");
+  writer.value<uint32_t>(architecture + ".ssm.inner_size", static_cast<uint32_t>(inner));
+  if (architecture == "granitehybrid") writer.value<bool>(architecture + ".rope.scaling.finetuned", false);
+  if (architecture == "gpt-oss") {
+    writer.string(architecture + ".rope.scaling.type", "yarn");
+    writer.value<float>(architecture + ".rope.scaling.factor", 32);
+    writer.value<uint32_t>(architecture + ".rope.scaling.original_context_length", 4096);
+  }
+}
+
+// Heads of each layer: 0 where there is no attention.
+inline std::vector<uint32_t> kv_heads_of_layers(const Fixture& fixture, int64_t layers) {
+  std::vector<uint32_t> heads;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    bool attends = false;
+    for (const auto& [name, tensor] : fixture.weights)
+      attends |= name.find("layers." + std::to_string(layer) + ".") != std::string::npos &&
+                 name.find("k_proj.weight") != std::string::npos;
+    heads.push_back(attends ? static_cast<uint32_t>(fixture.number("num_key_value_heads")) : 0);
+  }
+  return heads;
 }
 
 // A tensor under its GGUF name, or the two that it is stored as there.
@@ -162,15 +218,76 @@ inline std::vector<NamedTensor> converted(const std::string& hf_name, const Floa
   return {named};
 }
 
+// Types of matrices where the file has another than asked for: what is no matrix of a product, routers, and
+// rows that are no whole blocks.
+inline DType stored_type(const std::string& name, const FloatTensor& tensor, DType linear) {
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const bool product = has("ssm_in") || has("ssm_out") || has("ssm_x") || has("ssm_ba") || has("ssm_alpha") ||
+                       has("ssm_beta") || !has("ssm_");
+  const int64_t columns = tensor.shape[tensor.shape.rank() - 1];
+  const bool matrix = tensor.shape.rank() >= 2 && !has("ffn_gate_inp") && !has(".bias");
+  return matrix && product && columns % 32 == 0 ? linear : DType::kF32;
+}
+
+// Families of tests/support/gguf_conversion.h.
+inline void write_converted(const Fixture& fixture, const std::string& architecture,
+                            const FixtureGgufOptions& options, GgufWriter& writer) {
+  const auto has = [&](const char* name) { return fixture.config.kind(name) != AttributeKind::kAbsent; };
+  const auto number = [&](const char* name, const char* to) {
+    if (has(name))
+      writer.value<uint32_t>(architecture + "." + to, static_cast<uint32_t>(fixture.number(name)));
+  };
+  int64_t layers = *fixture.config.get_int_or("num_hidden_layers", 0);
+  if (layers == 0) layers = static_cast<int64_t>(fixture.config.get_strings("layers_block_type")->size());
+  writer.value<uint32_t>(architecture + ".block_count", static_cast<uint32_t>(layers));
+  number("hidden_size", "embedding_length");
+  number("num_attention_heads", "attention.head_count");
+  number("max_position_embeddings", "context_length");
+  number("vocab_size", "vocab_size");
+  number("intermediate_size", "feed_forward_length");
+  if (has("num_attention_heads")) {
+    writer.value<uint32_t>(architecture + ".attention.key_length", static_cast<uint32_t>(fixture.head_dim()));
+    writer.numbers<uint32_t>(architecture + ".attention.head_count_kv", kv_heads_of_layers(fixture, layers));
+  }
+  for (const char* eps : {"rms_norm_eps", "layer_norm_epsilon"}) {
+    if (has(eps))
+      writer.value<float>(architecture + ".attention.layer_norm_rms_epsilon",
+                          static_cast<float>(*fixture.config.get_float(eps)));
+  }
+  if (has("rope_parameters")) {
+    const Attributes rope = *fixture.config.get_object("rope_parameters");
+    writer.value<float>(architecture + ".rope.freq_base", static_cast<float>(*rope.get_float("rope_theta")));
+    const double partial = *rope.get_float_or("partial_rotary_factor", 1);
+    writer.value<uint32_t>(architecture + ".rope.dimension_count",
+                           static_cast<uint32_t>(fixture.head_dim() * partial));
+  }
+  write_family_keys(fixture, architecture, writer);
+  write_hybrid_keys(fixture, architecture, writer);
+  for (auto& [name, tensor] : gguf_conversion::convert(fixture, architecture)) {
+    FloatTensor stored = tensor;
+    const bool permutes = architecture == "granitehybrid" && (name.find("attn_q.") != std::string::npos ||
+                                                              name.find("attn_k.") != std::string::npos);
+    if (permutes) stored.values = permute_rows(tensor, fixture.head_dim());
+    if (options.edit) options.edit(name, stored.values);
+    writer.floats(name, stored_type(name, stored, options.linear), stored.shape, stored.values);
+  }
+}
+
 }  // namespace fixture_gguf
 
 inline void write_fixture_gguf(const Fixture& fixture, const std::string& path,
                                const FixtureGgufOptions& options = {}) {
-  const std::string architecture = fixture_gguf::architecture_of(fixture.family());
+  const std::string architecture = fixture_gguf::architecture_of(fixture);
   const auto key = [&](const char* name) { return architecture + "." + name; };
   const auto count = [&](const char* name) { return static_cast<uint32_t>(fixture.number(name)); };
   GgufWriter writer;
   writer.string("general.architecture", architecture);
+  if (gguf_conversion::is_converted(architecture)) {
+    fixture_gguf::write_converted(fixture, architecture, options, writer);
+    if (options.finish) options.finish(writer);
+    writer.write(path);
+    return;
+  }
   writer.value<uint32_t>(key("block_count"), count("num_hidden_layers"));
   writer.value<uint32_t>(key("embedding_length"), count("hidden_size"));
   writer.value<uint32_t>(key("feed_forward_length"), count("intermediate_size"));
