@@ -48,6 +48,16 @@ Status read_multipliers(const Attributes& config, DenseConfig& dense, Mamba2Conf
   return {};
 }
 
+// MLX's converter puts the factors into the weights they stand before or behind: all but that of what is read
+// by values, which is taken off behind attention, and that of keys.
+void leave_folded(bool tied, DenseConfig& dense, Mamba2Config& mamba, Multipliers& by) {
+  dense.logit_multiplier = tied ? dense.logit_multiplier / dense.embedding_scale : 1;
+  dense.embedding_scale = 1;
+  by.attention_out = by.attention_in;
+  by.attention_in = by.mamba_in = by.mamba_out = by.gate = by.down = 1;
+  mamba.multipliers.fill(1);
+}
+
 // A norm behind the mixer, which released models do without.
 Status read_output_norm(const FamilySource& source, Mamba2Config& mamba) {
   mamba.output = OutputNorm::kGateOnly;
@@ -87,6 +97,8 @@ Result<ModelSpec> falcon_h1_spec(const FamilySource& source) {
   if (!source.gguf()) {
     BUTTER_TRY(read_dt_limit(source.config, mamba));
     BUTTER_TRY(read_multipliers(source.config, config, mamba, by));
+    if (has_mlx_convolution(source, "layers.0.mamba.conv1d.weight"))
+      leave_folded(config.tied, config, mamba, by);
   } else if (source.checkpoint != nullptr && config.tied) {
     return fail(StatusCode::kUnsupported,
                 "there is no output.weight; falcon-h1 files, whose embedding and head have different factors "

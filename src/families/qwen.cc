@@ -153,18 +153,6 @@ Status read_delta_widths(const FamilySource& source, HybridConfig& config) {
   return {};
 }
 
-// MLX files hold 1 + w in the norms of these families; they are told by the order of a convolution's
-// dimensions (families.md 5.3).
-bool is_mlx(const FamilySource& source, const HybridConfig& config) {
-  for (const char* prefix : {"model.", "model.language_model.", "language_model.model."}) {
-    const std::string name = prefix + std::string("layers.0.linear_attn.conv1d.weight");
-    if (!source.has_tensor(name)) continue;
-    const Shape shape = source.checkpoint->find_tensor(name)->shape;
-    return shape.rank() == 3 && shape[2] == 1 && config.taps != 1;
-  }
-  return false;
-}
-
 Result<HybridConfig> read_hybrid(const FamilySource& source, const DenseDefaults& defaults) {
   HybridConfig config;
   BUTTER_ASSIGN(config.dense, read_dense(source, defaults));
@@ -172,7 +160,9 @@ Result<HybridConfig> read_hybrid(const FamilySource& source, const DenseDefaults
   BUTTER_TRY(read_delta_widths(source, config));
   BUTTER_ASSIGN(config.full, read_full_layers(source, config.dense.layers));
   config.dense.gated_q = true;
-  config.dense.centred_norms = !source.gguf() && !is_mlx(source, config);
+  // MLX files hold 1 + w in the norms of these families.
+  config.dense.centred_norms =
+      !source.gguf() && !has_mlx_convolution(source, "layers.0.linear_attn.conv1d.weight");
   config.dense.gguf_names = {{TensorRole::kFfnNorm, "post_attention_norm"}};
   return config;
 }

@@ -155,6 +155,13 @@ std::optional<TensorRef> head_or_tied(const FamilySource& source, const std::str
   return ref;
 }
 
+bool has_mlx_convolution(const FamilySource& source, const std::string& conv) {
+  const std::string prefix =
+      find_prefix(source, {"model.", "model.language_model.", "language_model.model."}, conv);
+  const TensorView* view = source.checkpoint ? source.checkpoint->find_tensor(prefix + conv) : nullptr;
+  return view != nullptr && view->shape.rank() == 3 && view->shape[2] == 1 && view->shape[1] != 1;
+}
+
 DType raw_kv_dtype(const FamilySource& source, const ModelSpec& spec) {
   for (const TensorRef& ref : {spec.embedding, *spec.final_norm.weight}) {
     const TensorView* view = source.checkpoint ? source.checkpoint->find_tensor(ref.name) : nullptr;

@@ -86,6 +86,10 @@ std::string find_prefix(const FamilySource& source, std::initializer_list<const 
 std::optional<TensorRef> head_or_tied(const FamilySource& source, const std::string& name, const Shape& shape,
                                       bool tied);
 
+// Whether a Hugging Face folder was written by MLX, as a depthwise convolution of it shows: [channels, taps,
+// 1] in place of [channels, 1, taps]. `conv`: its name behind what find_prefix() finds, taps other than 1.
+bool has_mlx_convolution(const FamilySource& source, const std::string& conv);
+
 // Type of raw KV rows: the checkpoint's own 16-bit type, as its embedding has it, or the final norm where
 // that is quantised; fp16 where it has none.
 DType raw_kv_dtype(const FamilySource& source, const ModelSpec& spec);

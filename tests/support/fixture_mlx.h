@@ -171,6 +171,41 @@ inline void fold_norms(NamedTensors& tensors) {
   }
 }
 
+inline void scale_rows(FloatTensor& tensor, int64_t first, int64_t count, double factor) {
+  const int64_t columns = tensor.shape[1];
+  for (int64_t i = first * columns; i < (first + count) * columns; ++i) {
+    float& value = tensor.values[static_cast<size_t>(i)];
+    value = static_cast<float>(value * factor);
+  }
+}
+
+// Falcon-H1's factors stand in the weights, but for those of keys and of what values read.
+inline void fold_multipliers(const Attributes& config, NamedTensors& tensors) {
+  if (!config.has("ssm_multipliers")) return;
+  const auto number = [&](const char* key) { return *config.get_float(key); };
+  const auto parts = *config.get_floats("ssm_multipliers"), mlp = *config.get_floats("mlp_multipliers");
+  const int64_t inner = *config.get_int("mamba_d_ssm"), heads = *config.get_int("mamba_n_heads");
+  const int64_t state = *config.get_int("mamba_n_groups") * *config.get_int("mamba_d_state");
+  const int64_t rows_of_parts[] = {inner, inner, state, state, heads};
+  const std::pair<const char*, double> factors[] = {{"embed_tokens", number("embedding_multiplier")},
+                                                    {"lm_head", number("lm_head_multiplier")},
+                                                    {"q_proj", number("attention_in_multiplier")},
+                                                    {"k_proj", number("attention_in_multiplier")},
+                                                    {"o_proj", number("attention_out_multiplier")},
+                                                    {"out_proj", number("ssm_out_multiplier")},
+                                                    {"gate_proj", mlp[0]},
+                                                    {"down_proj", mlp[1]}};
+  for (auto& [name, tensor] : tensors) {
+    for (const auto& [part, factor] : factors) {
+      if (find_pattern(name, part)) scale_rows(tensor, 0, tensor.shape[0], factor);
+    }
+    if (!find_pattern(name, "in_proj")) continue;
+    int64_t row = 0;
+    for (size_t i = 0; i < parts.size(); row += rows_of_parts[i++])
+      scale_rows(tensor, row, rows_of_parts[i], parts[i] * number("ssm_in_multiplier"));
+  }
+}
+
 // All tensors under MLX's names and in its shapes.
 inline NamedTensors mlx_tensors(const NamedTensors& hf) {
   NamedTensors mlx;
@@ -294,7 +329,9 @@ struct FixtureMlxOptions {
 class FixtureMlx {
  public:
   FixtureMlx(const Fixture& fixture, FixtureMlxOptions options)
-      : fixture_(fixture), options_(std::move(options)), tensors_(mlx_tensors(fixture.weights)) {}
+      : fixture_(fixture), options_(std::move(options)), tensors_(mlx_tensors(fixture.weights)) {
+    fold_multipliers(fixture.config, tensors_);
+  }
 
   // A folder of one file, as MLX writes it, with config.json.
   void write(const std::string& folder) const {
@@ -392,7 +429,7 @@ class FixtureMlx {
 
   const Fixture& fixture_;
   const FixtureMlxOptions options_;
-  const NamedTensors tensors_;
+  NamedTensors tensors_;
 };
 
 }  // namespace butter
