@@ -6,6 +6,7 @@
 #include <new>
 
 #include "kernels/rotated_testing.h"
+#include "support/fixture.h"
 #include "support/run_engine.h"
 #include "support/test_data.h"
 
@@ -70,7 +71,7 @@ namespace butter {
 namespace {
 
 struct Case {
-  const char* fixture;
+  std::string fixture;
   const char* kv_cache;
   int64_t window;
   int threads;
@@ -82,20 +83,28 @@ struct Case {
 
 class AllocationTest : public testing::TestWithParam<Case> {};
 
-INSTANTIATE_TEST_SUITE_P(Cases, AllocationTest,
-                         testing::Values(Case{"llama", "raw", 0, 1}, Case{"llama", "raw", 0, 2},
-                                         Case{"llama", "rotated", 0, 2}, Case{"qwen3", "raw", 90, 2},
-                                         Case{"mistral_swa", "raw", 0, 1}));
+// Caches of every kind, and every model.
+std::vector<Case> all_cases() {
+  std::vector<Case> cases = {{"llama", "raw", 0, 1},
+                             {"llama", "rotated", 0, 2},
+                             {"qwen3", "raw", 90, 2},
+                             {"falcon_h1", "aura3v2", 90, 2}};
+  for (const std::string& fixture : fixture_names()) cases.push_back({fixture, "raw", 0, 2});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, AllocationTest, testing::ValuesIn(all_cases()));
 
 // Steps that begin or fill a page lease memory; all others must find all they need in place.
 TEST_P(AllocationTest, DecodeStepInsideAPageAllocatesNothing) {
   rotated_format();
   const Case& c = GetParam();
   const auto engine =
-      load_engine(tiny_options(test_data(std::string("fixtures/") + c.fixture), "cpu", c.threads));
+      load_engine(tiny_options(test_data("fixtures/" + c.fixture), "cpu", c.threads));
   SequenceOptions options;
   options.kv_cache = c.kv_cache;
   options.kv_window_size = c.window;
+  options.max_context = 512;
   Sequence sequence = make_sequence(*engine, options);
   Sampler greedy{SamplingOptions{}};
   SamplingOptions hot;
