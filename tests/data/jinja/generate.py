@@ -8,13 +8,15 @@ tojson without HTML escapes. A case whose rendering fails has "error": true in p
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install jinja2==3.1.6 zstandard
     /tmp/venv/bin/python tests/data/jinja/generate.py
 
-The cases are those of cases.py, written by hand for each feature, and seeded random programs.
+The cases are those of cases.py, written by hand for each feature; the templates of families.py; and seeded random
+programs.
 """
 import copy
 import datetime
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 
@@ -24,6 +26,7 @@ from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 import cases
+import families
 
 NOW = datetime.datetime(2024, 7, 26, 13, 5, 9)
 RANDOM_PROGRAMS = 1500
@@ -208,13 +211,14 @@ class Random:
 
 
 def unprintable(output):
-    return " at 0x" in output or "<function" in output or "<built-in" in output or "<bound method" in output
+    """Whether it shows a Python object, whose text nobody else can have."""
+    return re.search(r"<[^<>\n]* at 0x[0-9a-f]+>|<built-in method", output)
 
 
 def main():
     env = environment()
     out = []
-    for template, variables in cases.all_cases():
+    for template, variables in [*cases.all_cases(), *families.all_cases()]:
         output = render(env, template, variables)
         case = {"template": template}
         if variables is not cases.VARIABLES:
