@@ -135,6 +135,7 @@ struct For {
   ExpressionPtr filter;  // may be null
   Body body;
   Body otherwise;
+  bool is_recursive = false;
 };
 struct Set {
   Target target;

@@ -1,5 +1,6 @@
 #include "text/jinja_eval.h"
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 
@@ -187,16 +188,25 @@ class Evaluator {
 
   Result<Flow> run(const For& node, int line) {
     BUTTER_ASSIGN(const Value source, evaluate(*node.items));
+    return run_loop(node, source, 0, line);
+  }
+
+  Result<Flow> run_loop(const For& node, const Value& source, int64_t depth0, int line) {
     BUTTER_ASSIGN(std::vector<Value> items, with_line(line, items_of(runtime_, source)));
     Loop::Filter filter;
     if (node.filter) {
       filter = [this, &node, outer = scope_](const Value& item) { return passes(node, item, outer); };
     }
-    const auto loop = std::make_shared<Loop>(std::move(items), std::move(filter));
+    const auto loop = std::make_shared<Loop>(std::move(items), std::move(filter), depth0);
+    loops_.push_back({loop.get(), &node, scope_});
     struct End {
+      std::vector<OpenLoop>& loops;
       Loop& loop;
-      ~End() { loop.end(); }
-    } end{*loop};
+      ~End() {
+        loops.pop_back();
+        loop.end();
+      }
+    } end{loops_, *loop};
     bool completed = false;
     while (true) {
       BUTTER_ASSIGN(const bool more, loop->advance());
@@ -208,6 +218,26 @@ class Evaluator {
     }
     if (completed) return Flow::kNext;
     return run_scoped(node.otherwise);
+  }
+
+  // loop(items): the text of the loop's body over other items.
+  Result<Value> call_loop(const Loop& loop, const Arguments& arguments, int line) {
+    const auto open = std::ranges::find(loops_, &loop, &OpenLoop::loop);
+    if (open == loops_.end()) {
+      return at_line(line, Error(StatusCode::kUnsupported, "a loop is called after it has ended"));
+    }
+    if (!open->node->is_recursive) {
+      return at_line(line, Error(StatusCode::kInvalidArgument, "a loop is called that is not 'recursive'"));
+    }
+    if (arguments.positional.size() != 1 || !arguments.named.empty()) {
+      return at_line(
+          line, Error(StatusCode::kInvalidArgument, "a loop is called with what it goes over, and no more"));
+    }
+    const OpenLoop called = *open;
+    ScopeGuard scope(*this, called.outer);
+    Capture capture(*this);
+    BUTTER_TRY(run_loop(*called.node, arguments.positional[0], loop.depth0() + 1, line));
+    return with_line(line, capture.finish());
   }
 
   Result<Flow> run_iteration(const For& node, const std::shared_ptr<Loop>& loop) {
@@ -475,8 +505,11 @@ class Evaluator {
       case Kind::kUndefined:
         return at_line(line, Error(StatusCode::kInvalidArgument, *callee.as_undefined().why));
       case Kind::kLoop:
-        return at_line(
-            line, Error(StatusCode::kUnsupported, "'recursive' loops, as in loop(items), are not supported"));
+        return call_loop(callee.as_loop(), arguments, line);
+      case Kind::kHelper:
+        if (callee.as_helper().what != Helper::What::kJoiner) break;
+        if (std::exchange(callee.as_helper().at, 1) == 0) return Value::text("");
+        return callee.as_helper().items[0];
       default:
         break;
     }
@@ -636,8 +669,16 @@ class Evaluator {
     return Value::undefined("an inline 'if' is false and has no 'else'");
   }
 
+  // A loop that goes on, and the scope in which it began.
+  struct OpenLoop {
+    const Loop* loop;
+    const For* node;
+    Scope* outer;
+  };
+
   Runtime runtime_;
   std::deque<Macro> macros_;
+  std::vector<OpenLoop> loops_;
   TextBuilder output_;
   TextBuilder* out_;
   Scope root_;

@@ -8,7 +8,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "text/jinja_builtins.h"
+#include "text/jinja_filter_tables.h"
 #include "text/jinja_operators.h"
 #include "text/jinja_print.h"
 #include "text/jinja_text_operations.h"
@@ -18,18 +18,6 @@ namespace butter::jinja {
 namespace {
 
 using Flavour = Sequence::Flavour;
-
-// soft_str(value): the text that the value is or prints as.
-Result<Text> input_text(Call& call) {
-  return to_text(call.runtime, call.input);
-}
-
-Result<Text> argument_text(Call& call, size_t i, std::string_view otherwise) {
-  if (call[i] != nullptr) return to_text(call.runtime, *call[i]);
-  Text text;
-  text.bytes = otherwise;
-  return text;
-}
 
 // ---- attributes: 'name', 3, 'author.name' ----
 
@@ -81,130 +69,14 @@ Result<Value> key_of(Runtime& runtime, const Value& item, const Value* attribute
   return ignoring_case(runtime, std::move(key));
 }
 
-// ---- texts ----
-
-Result<Value> cased(Call& call, Case wanted) {
-  BUTTER_ASSIGN(const Text text, input_text(call));
-  BUTTER_ASSIGN(Text result, with_case(call.runtime.budget(), text, wanted));
-  return Value(std::move(result));
-}
-Result<Value> upper(Call& call) {
-  return cased(call, Case::kUpper);
-}
-Result<Value> lower(Call& call) {
-  return cased(call, Case::kLower);
-}
-Result<Value> capitalize(Call& call) {
-  return cased(call, Case::kCapitalized);
-}
-
-// Unlike str.title(): words begin after white space and after - ( { [ <.
-Result<Value> title(Call& call) {
-  BUTTER_ASSIGN(const Text text, input_text(call));
-  TextBuilder builder(call.runtime.budget());
-  const auto is_break = [&](size_t i) {
-    const CodePoint c = code_point_at(text.bytes, i);
-    return c.valid && (is_python_space(c.value) ||
-                       (c.value < 0x80 && std::string_view("-({[<").find(static_cast<char>(c.value)) !=
-                                              std::string_view::npos));
-  };
-  for (size_t begin = 0; begin < text.bytes.size() && !builder.full();) {
-    const bool breaks = is_break(begin);
-    size_t end = begin;
-    while (end < text.bytes.size() && is_break(end) == breaks) end += code_point_at(text.bytes, end).length;
-    TextBuilder word_builder(call.runtime.budget());
-    word_builder.append(text, begin, end);
-    BUTTER_ASSIGN(const Text word, word_builder.finish());
-    BUTTER_ASSIGN(const Text changed, with_case(call.runtime.budget(), word, Case::kCapitalized));
-    builder.append(changed);
-    begin = end;
-  }
-  return call.runtime.make(builder);
-}
-
-Result<Value> trim(Call& call) {
-  BUTTER_ASSIGN(const Text text, input_text(call));
-  BUTTER_ASSIGN(Text result, strip_text(call.runtime, text, true, true, call[0]));
-  return Value(std::move(result));
-}
-
-Result<Value> replace(Call& call) {
-  BUTTER_ASSIGN(const Text text, input_text(call));
-  BUTTER_ASSIGN(const Text from, argument_text(call, 0, ""));
-  BUTTER_ASSIGN(const Text to, argument_text(call, 1, ""));
-  int64_t count = -1;
-  if (call.given(2)) {
-    BUTTER_ASSIGN(count, call.integer(2, -1));
-  }
-  BUTTER_ASSIGN(Text result, replace_text(call.runtime, text, from, to, count));
-  result.markup = false;
-  return Value(std::move(result));
-}
-
-Result<Value> string(Call& call) {
-  if (call.input.is(Kind::kText)) return call.input;
-  BUTTER_ASSIGN(Text text, input_text(call));
-  return Value(std::move(text));
-}
-
-Result<Value> safe(Call& call) {
-  BUTTER_ASSIGN(Text text, input_text(call));
-  text.markup = true;
-  return Value(std::move(text));
-}
-
-Result<Value> escape(Call& call) {
-  BUTTER_ASSIGN(Text text, input_text(call));
-  if (text.markup) return Value(std::move(text));
-  BUTTER_ASSIGN(Text escaped, escape_text(call.runtime, text));
-  return Value(std::move(escaped));
-}
-
-Result<Value> indent(Call& call) {
-  if (!call.input.is(Kind::kText)) {
-    return fail(StatusCode::kInvalidArgument, "it indents a str, found {}", call.input.type_name());
-  }
-  Text margin;
-  if (call[0] != nullptr && call[0]->is(Kind::kText)) {
-    margin = call[0]->as_text();
-  } else {
-    BUTTER_ASSIGN(const int64_t width, call.integer(0, 4));
-    if (width > static_cast<int64_t>(call.runtime.limits().max_repeated_bytes)) {
-      return fail(StatusCode::kLimit, "a width of {} is more than max_repeated_bytes", width);
-    }
-    margin.bytes.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
-  }
-  const bool blank = call.truth(2, false);
-  const Text& text = call.input.as_text();
-  TextBuilder builder(call.runtime.budget());
-  if (call.truth(1, false)) builder.append(margin);
-  size_t at = 0;
-  bool first = true;
-  // The text with one line break behind it, cut into lines: the last line may be empty.
-  while (true) {
-    const LineEnd line = next_line(text.bytes, at);
-    if (!first) {
-      builder.append("\n");
-      if (blank || line.end > at) builder.append(margin);
-    }
-    builder.append(text, at, line.end);
-    first = false;
-    BUTTER_TRY(builder.status());
-    // The added line break completes a carriage return at the very end.
-    const bool joined = line.next == text.bytes.size() && line.next > line.end && text.bytes.back() == '\r';
-    if (line.end == line.next || joined) break;
-    at = line.next;
-  }
-  BUTTER_ASSIGN(Text result, builder.finish());
-  result.markup = text.markup;
-  return Value(std::move(result));
-}
-
 // ---- sequences ----
 
 Result<Value> join(Call& call) {
   BUTTER_ASSIGN(const std::vector<Value> items, items_of(call.runtime, call.input));
-  BUTTER_ASSIGN(const Text separator, argument_text(call, 0, ""));
+  Text separator;
+  if (call[0] != nullptr) {
+    BUTTER_ASSIGN(separator, to_text(call.runtime, *call[0]));
+  }
   TextBuilder builder(call.runtime.budget());
   for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) builder.append(separator);
@@ -377,6 +249,70 @@ Result<Value> batch(Call& call) {
     BUTTER_TRY(close());
   }
   return call.runtime.make(Flavour::kGenerator, std::move(batches));
+}
+
+// So many lists of about the same length; the first ones are longer by one.
+Result<Value> slice(Call& call) {
+  BUTTER_ASSIGN(const std::vector<Value> items, items_of(call.runtime, call.input));
+  BUTTER_ASSIGN(const int64_t slices, call.integer(0, 0));
+  if (slices == 0) return fail(StatusCode::kInvalidArgument, "it makes one list or more");
+  if (slices < 0) return call.runtime.make(Flavour::kGenerator, {});
+  BUTTER_TRY(call.runtime.budget().use_steps(slices));
+  const auto size = static_cast<int64_t>(items.size());
+  std::vector<Value> lists;
+  for (int64_t i = 0, begin = 0; i < slices; ++i) {
+    const bool is_longer = i < size % slices;
+    const int64_t end = begin + size / slices + (is_longer ? 1 : 0);
+    std::vector<Value> part(items.begin() + begin, items.begin() + end);
+    if (call.given(1) && !is_longer) part.push_back(*call[1]);
+    BUTTER_ASSIGN(Value list, call.runtime.make_list(std::move(part)));
+    lists.push_back(std::move(list));
+    begin = end;
+  }
+  return call.runtime.make(Flavour::kGenerator, std::move(lists));
+}
+
+// Items by what they have in common: pairs of that and of their list, sorted.
+Result<Value> groupby(Call& call) {
+  BUTTER_ASSIGN(const std::vector<Value> items, items_of(call.runtime, call.input));
+  const Value* const otherwise = call.given(1) ? call[1] : nullptr;
+  std::vector<Value> labels, keys;
+  for (const Value& item : items) {
+    BUTTER_ASSIGN(Value label, walk_path(call.runtime, item, *call[0], otherwise));
+    Value key = label;
+    if (!call.truth(2, false)) {
+      BUTTER_ASSIGN(key, ignoring_case(call.runtime, label));
+    }
+    labels.push_back(std::move(label));
+    keys.push_back(std::move(key));
+  }
+  BUTTER_ASSIGN(const std::vector<size_t> order, sorted_order(call.runtime, keys, false));
+  std::vector<Value> groups;
+  for (size_t begin = 0; begin < order.size();) {
+    std::vector<Value> group;
+    size_t end = begin;
+    for (bool same = true; same && end < order.size();) {
+      group.push_back(items[order[end++]]);
+      if (end == order.size()) break;
+      BUTTER_ASSIGN(same, equal(call.runtime, keys[order[end]], keys[order[begin]]));
+    }
+    BUTTER_ASSIGN(Value list, call.runtime.make_list(std::move(group)));
+    BUTTER_ASSIGN(Value pair, call.runtime.make_tuple({labels[order[begin]], std::move(list)}));
+    pair.as_sequence().is_group = true;
+    groups.push_back(std::move(pair));
+    begin = end;
+  }
+  return call.runtime.make_list(std::move(groups));
+}
+
+// The attribute, and never an item of that name.
+Result<Value> attr(Call& call) {
+  if (call.input.is(Kind::kUndefined))
+    return fail(StatusCode::kInvalidArgument, "{}", *call.input.as_undefined().why);
+  if (!call[0]->is(Kind::kText))
+    return fail(StatusCode::kInvalidArgument, "the name of an attribute is a str, found {}",
+                call[0]->type_name());
+  return get_own_attribute(call.runtime, call.input, call[0]->bytes());
 }
 
 // ---- filters that apply filters and tests ----
@@ -686,7 +622,7 @@ Result<Value> tojson(Call& call) {
   style.sort_keys = call.truth(3, false);
   if (call.given(1)) {
     style.pretty = true;
-    style.item_separator = ",";
+    style.item_separator.assign(1, ',');
     if (call[1]->is(Kind::kText)) {
       style.indent = call[1]->bytes();
     } else {
@@ -710,50 +646,43 @@ Result<Value> tojson(Call& call) {
 
 constexpr Builtin kFilters[] = {
     {"abs", absolute},
+    {"attr", attr, {"name"}, 1},
     {"batch", batch, {"linecount", "fill_with"}, 1},
-    {"capitalize", capitalize},
     {"count", length},
     {"d", otherwise, {"default_value", "boolean"}},
     {"default", otherwise, {"default_value", "boolean"}},
     {"dictsort", dictsort, {"case_sensitive", "by", "reverse"}},
-    {"e", escape},
-    {"escape", escape},
     {"first", first},
     {"float", floating, {"default"}},
-    {"indent", indent, {"width", "first", "blank"}},
+    {"groupby", groupby, {"attribute", "default", "case_sensitive"}, 1},
     {"int", integer, {"default", "base"}},
     {"items", items},
     {"join", join, {"d", "attribute"}},
     {"last", last},
     {"length", length},
     {"list", list},
-    {"lower", lower},
     {"map", map, {}, 0, Passing::kAny},
     {"max", max, {"case_sensitive", "attribute"}},
     {"min", min, {"case_sensitive", "attribute"}},
     {"reject", reject, {}, 0, Passing::kAny},
     {"rejectattr", rejectattr, {}, 0, Passing::kAny},
-    {"replace", replace, {"old", "new", "count"}, 2},
     {"reverse", reverse},
     {"round", round, {"precision", "method"}},
-    {"safe", safe},
     {"select", select, {}, 0, Passing::kAny},
     {"selectattr", selectattr, {}, 0, Passing::kAny},
+    {"slice", slice, {"slices", "fill_with"}, 1},
     {"sort", sort, {"reverse", "case_sensitive", "attribute"}},
-    {"string", string},
     {"sum", sum, {"attribute", "start"}},
-    {"title", title},
     {"tojson", tojson, {"ensure_ascii", "indent", "separators", "sort_keys"}},
-    {"trim", trim, {"chars"}},
     {"unique", unique, {"case_sensitive", "attribute"}},
-    {"upper", upper},
 };
 
 }  // namespace
 
 const Builtin* find_filter(std::string_view name) {
-  for (const Builtin& row : kFilters) {
-    if (row.name == name) return &row;
+  for (const std::span<const Builtin> table : {std::span<const Builtin>(kFilters), text_filters()}) {
+    const auto row = std::ranges::find(table, name, &Builtin::name);
+    if (row != table.end()) return &*row;
   }
   return nullptr;
 }

@@ -1,9 +1,12 @@
 // printf-style formatting of texts: '%s: %d' % (name, count).
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
+#include "text/jinja_format_spec.h"
 #include "text/jinja_operators.h"
 #include "text/jinja_print.h"
+#include "text/jinja_text_operations.h"
 
 namespace butter::jinja {
 namespace {
@@ -11,6 +14,7 @@ namespace {
 constexpr size_t kMaxWidth = 1000;
 
 struct Directive {
+  std::optional<std::string> key;  // of %(key)s
   std::string flags;
   size_t width = 0;
   int precision = -1;
@@ -67,6 +71,15 @@ class Formatter {
       return value <= kMaxWidth;
     };
     Directive directive;
+    if (peek() == '(') {
+      const size_t begin = ++at;
+      for (int open = 1; open > 0; ++at) {
+        if (at >= bytes.size())
+          return fail(StatusCode::kInvalidArgument, "a key in a format has no ')' behind it");
+        open += bytes[at] == '(' ? 1 : bytes[at] == ')' ? -1 : 0;
+      }
+      directive.key = bytes.substr(begin, at - 1 - begin);
+    }
     while (peek() != '\0' && std::string_view("-+ #0").find(peek()) != std::string_view::npos) {
       if (directive.flags.find(peek()) == std::string::npos) directive.flags += peek();
       ++at;
@@ -84,7 +97,16 @@ class Formatter {
     return directive;
   }
 
-  Result<Value> next_argument() {
+  Result<Value> argument_of(const Directive& directive) {
+    if (directive.key) {
+      if (!values_.is(Kind::kDict))
+        return fail(StatusCode::kInvalidArgument, "a format with keys takes a dict, found {}",
+                    values_.type_name());
+      const Value* const found = values_.as_dict().find(*directive.key);
+      if (found != nullptr) return *found;
+      return fail(StatusCode::kInvalidArgument, "a format asks for the key '{}', which is not there",
+                  std::string_view(*directive.key).substr(0, 100));
+    }
     if (next_ == arguments_.size()) {
       return fail(StatusCode::kInvalidArgument, "'%' has {} values, and its format needs more",
                   arguments_.size());
@@ -102,10 +124,13 @@ class Formatter {
         return put_text(directive);
       case 'd':
       case 'i':
+      case 'u':
       case 'x':
       case 'X':
       case 'o':
         return put_integer(directive);
+      case 'c':
+        return put_character(directive);
       case 'e':
       case 'E':
       case 'f':
@@ -122,7 +147,7 @@ class Formatter {
   }
 
   Status put_text(const Directive& directive) {
-    BUTTER_ASSIGN(const Value value, next_argument());
+    BUTTER_ASSIGN(const Value value, argument_of(directive));
     TextBuilder builder(runtime_.budget());
     BUTTER_TRY(directive.conversion == 's' ? append_str(runtime_, builder, value)
                                            : append_repr(runtime_, builder, value));
@@ -141,22 +166,14 @@ class Formatter {
     return {};
   }
 
-  template <typename Number>
-  void put_number(const Directive& directive, const char* size, char conversion, Number number) {
-    std::string pattern = "%" + directive.flags;
-    if (directive.width > 0) pattern += fmt::format("{}", directive.width);
-    if (directive.precision >= 0) pattern += fmt::format(".{}", directive.precision);
-    pattern += size;
-    pattern += conversion;
-    char buffer[2 * kMaxWidth + 400];
-    const int length = std::snprintf(buffer, sizeof(buffer), pattern.c_str(), number);
-    if (length > 0) out_.append(std::string_view(buffer, static_cast<size_t>(length)));
+  static bool has_flag(const Directive& directive, char flag) {
+    return directive.flags.find(flag) != std::string::npos;
   }
 
   Status put_integer(const Directive& directive) {
-    BUTTER_ASSIGN(const Value value, next_argument());
+    BUTTER_ASSIGN(const Value value, argument_of(directive));
     const char c = directive.conversion;
-    const bool decimal = c == 'd' || c == 'i';
+    const bool decimal = c == 'd' || c == 'i' || c == 'u';
     if (!value.is_number() || (value.is(Kind::kFloat) && !decimal)) {
       return fail(StatusCode::kInvalidArgument, "'%{}' takes a number, found {}", c, value.type_name());
     }
@@ -169,20 +186,58 @@ class Formatter {
     } else {
       number = value.as_int();
     }
-    if (!decimal && (number < 0 || directive.flags.find('#') != std::string::npos)) {
-      return fail(StatusCode::kUnsupported, "'%{}' of a negative number or with '#' is not supported", c);
+    std::string digits = integer_digits(number, decimal ? 10 : c == 'o' ? 8 : 16, c == 'X');
+    if (directive.precision > static_cast<int>(digits.size()))
+      digits.insert(0, static_cast<size_t>(directive.precision) - digits.size(), '0');
+    std::string before = number < 0                 ? "-"
+                         : has_flag(directive, '+') ? "+"
+                         : has_flag(directive, ' ') ? " "
+                                                    : "";
+    if (!decimal && has_flag(directive, '#')) before += fmt::format("0{}", c);
+    const size_t size = before.size() + digits.size();
+    const size_t missing = directive.width > size ? directive.width - size : 0;
+    if (has_flag(directive, '-')) {
+      digits.append(missing, ' ');
+    } else if (has_flag(directive, '0')) {
+      before.append(missing, '0');
+    } else {
+      before.insert(0, missing, ' ');
     }
-    put_number(directive, "l", decimal ? 'd' : c, static_cast<long>(number));
+    out_.append(before + digits);
+    return {};
+  }
+
+  // A character, or the number of one.
+  Status put_character(const Directive& directive) {
+    BUTTER_ASSIGN(Value value, argument_of(directive));
+    if (value.is_integral()) {
+      const int64_t number = value.as_int();
+      if (number < 0 || number >= 0x110000 || (number >= 0xD800 && number < 0xE000))
+        return fail(StatusCode::kInvalidArgument, "'%c' takes the number of a character, found {}", number);
+      value = Value::text(utf8_of(static_cast<char32_t>(number)));
+    }
+    if (!value.is(Kind::kText) || count_code_points(value.bytes()) != 1)
+      return fail(StatusCode::kInvalidArgument, "'%c' takes one character or its number");
+    BUTTER_ASSIGN(const Text padded,
+                  pad_text(runtime_, value.as_text(), static_cast<int64_t>(directive.width),
+                           Text{" ", {}, false}, !has_flag(directive, '-'), has_flag(directive, '-')));
+    out_.append(padded);
     return {};
   }
 
   Status put_float(const Directive& directive) {
-    BUTTER_ASSIGN(const Value value, next_argument());
+    BUTTER_ASSIGN(const Value value, argument_of(directive));
     if (!value.is_number()) {
       return fail(StatusCode::kInvalidArgument, "'%{}' takes a number, found {}", directive.conversion,
                   value.type_name());
     }
-    put_number(directive, "", directive.conversion, value.as_float());
+    std::string pattern = "%" + directive.flags;
+    if (directive.width > 0) pattern += fmt::format("{}", directive.width);
+    if (directive.precision >= 0) pattern += fmt::format(".{}", directive.precision);
+    pattern += directive.conversion;
+    char buffer[2 * kMaxWidth + 400];
+    const int length = std::snprintf(buffer, sizeof(buffer), pattern.c_str(), value.as_float());
+    if (length > 0) out_.append(std::string_view(buffer, static_cast<size_t>(length)));
     return {};
   }
 

@@ -110,8 +110,31 @@ Result<Value> strftime_now(Call& call) {
   return Value::text(std::string(buffer + 1, length - 1));
 }
 
+Result<Value> make_helper(Call& call, Helper::What what, std::vector<Value> items) {
+  BUTTER_TRY(call.runtime.budget().use_bytes(sizeof(Helper) + items.size() * sizeof(Value)));
+  auto helper = Helper::make(what, std::move(items));
+  if (helper->depth > call.runtime.limits().max_value_depth) {
+    return fail(StatusCode::kLimit, "its values nest deeper than {} (max_value_depth)",
+                call.runtime.limits().max_value_depth);
+  }
+  return Value(std::move(helper));
+}
+
+Result<Value> joiner(Call& call) {
+  return make_helper(call, Helper::What::kJoiner, {call[0] != nullptr ? *call[0] : Value::text(", ")});
+}
+
+Result<Value> cycler(Call& call) {
+  const std::vector<Value>& items = call.arguments.positional;
+  if (items.empty() || !call.arguments.named.empty())
+    return fail(StatusCode::kInvalidArgument, "it needs values to give in turn, by position");
+  return make_helper(call, Helper::What::kCycler, items);
+}
+
 constexpr Builtin kFunctions[] = {
+    {"cycler", cycler, {}, 0, Passing::kAny},
     {"dict", dict, {}, 0, Passing::kAny},
+    {"joiner", joiner, {"sep"}},
     {"namespace", make_namespace, {}, 0, Passing::kAny},
     {"raise_exception", raise_exception, {"message"}, 1},
     {"range", range, {"start", "stop", "step"}, 1, Passing::kByPosition},
@@ -119,7 +142,7 @@ constexpr Builtin kFunctions[] = {
 };
 
 // What jinja2 and the published templates' environment have besides.
-constexpr std::string_view kUnsupported[] = {"cycler", "joiner", "lipsum"};
+constexpr std::string_view kUnsupported[] = {"lipsum"};
 
 }  // namespace
 

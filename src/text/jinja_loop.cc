@@ -53,8 +53,8 @@ Result<std::optional<Value>> Loop::attribute(std::string_view name) {
   if (name == "index") return Value(index0_ + 1);
   if (name == "index0") return Value(index0_);
   if (name == "first") return Value(index0_ == 0);
-  if (name == "depth") return Value(int64_t{1});
-  if (name == "depth0") return Value(int64_t{0});
+  if (name == "depth") return Value(depth0_ + 1);
+  if (name == "depth0") return Value(depth0_);
   if (name == "previtem") return previous_ ? *previous_ : Value::undefined("there is no previous item");
   if (name == "last" || name == "nextitem") {
     bool more = !ahead_.empty();

@@ -18,8 +18,9 @@ class Loop {
  public:
   using Filter = std::function<Result<bool>(const Value&)>;
 
-  // No filter: every item is taken.
-  Loop(std::vector<Value> items, Filter filter) : items_(std::move(items)), filter_(std::move(filter)) {}
+  // No filter: every item is taken. `depth0` counts the recursive loops of the same text around it.
+  Loop(std::vector<Value> items, Filter filter, int64_t depth0)
+      : items_(std::move(items)), filter_(std::move(filter)), depth0_(depth0) {}
 
   // Makes the next item the current one; false if there is none.
   Result<bool> advance();
@@ -27,6 +28,7 @@ class Loop {
   void end();
 
   int64_t index0() const { return index0_; }
+  int64_t depth0() const { return depth0_; }
   Result<int64_t> length();
   // loop.<name>; nullopt if it has no such attribute. Methods (cycle, changed) are rows of the method table.
   Result<std::optional<Value>> attribute(std::string_view name);
@@ -39,6 +41,7 @@ class Loop {
 
   std::vector<Value> items_;
   Filter filter_;
+  int64_t depth0_;
   size_t next_ = 0;          // in items_
   std::deque<Value> ahead_;  // taken and passed by the filter, not yet current
   int64_t index0_ = -1;

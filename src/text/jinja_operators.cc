@@ -297,6 +297,12 @@ Result<std::optional<Value>> find_attribute(Runtime& runtime, const Value& value
         runtime.budget().use_steps(static_cast<int64_t>(value.as_namespace()->attributes.size() / 16)));
     if (const Value* found = value.as_namespace()->find(name)) return *found;
   }
+  if (value.is(Kind::kSequence)) {
+    if (std::optional<Value> found = value.as_sequence().attribute(name)) return found;
+  }
+  if (value.is(Kind::kHelper)) {
+    if (std::optional<Value> found = value.as_helper().attribute(name)) return found;
+  }
   if (const Builtin* row = find_method(value, name)) {
     return Value(std::shared_ptr<const Method>(std::make_shared<Method>(Method{value, row})));
   }
@@ -344,6 +350,7 @@ Result<std::optional<Value>> find_item(Runtime& runtime, const Value& value, con
 
 struct SlicePlan {
   int64_t start;
+  int64_t stop;
   int64_t step;
   int64_t count;
 };
@@ -372,7 +379,7 @@ Result<SlicePlan> plan_slice(int64_t size, const Value& start, const Value& stop
   const uint64_t width =
       stride > 0 ? static_cast<uint64_t>(stride) : uint64_t{0} - static_cast<uint64_t>(stride);
   const uint64_t count = distance == 0 ? 0 : (distance - 1) / width + 1;
-  return SlicePlan{first, stride, static_cast<int64_t>(count)};
+  return SlicePlan{first, end, stride, static_cast<int64_t>(count)};
 }
 
 Result<Value> slice_text(Runtime& runtime, const Text& text, const SlicePlan& plan,
@@ -558,6 +565,14 @@ Result<int64_t> length_of(const Value& value) {
   return fail(StatusCode::kInvalidArgument, "a {} has no length", value.type_name());
 }
 
+Result<Value> get_own_attribute(Runtime& runtime, const Value& value, std::string_view name) {
+  if (!name.starts_with('_')) {
+    BUTTER_ASSIGN(std::optional<Value> found, find_attribute(runtime, value, name));
+    if (found) return *std::move(found);
+  }
+  return no_such(value, name);
+}
+
 Result<Value> get_attribute(Runtime& runtime, const Value& value, std::string_view name) {
   if (value.is(Kind::kUndefined)) return fail(undefined_error(value).error());
   if (!name.starts_with('_')) {
@@ -606,10 +621,18 @@ Result<Value> get_slice(Runtime& runtime, const Value& value, const Value& start
   std::vector<Value> items;
   for (int64_t i = 0; i < plan.count; ++i)
     items.push_back(sequence.items[static_cast<size_t>(plan.start + i * plan.step)]);
+  BUTTER_ASSIGN(Value made, runtime.make(sequence.flavour, std::move(items)));
   if (sequence.flavour == Sequence::Flavour::kRange) {
-    return fail(StatusCode::kUnsupported, "a range cannot be sliced; make it a list first");
+    const auto& [first, stop_of_range, stride] = sequence.range;
+    int64_t(&range)[3] = made.as_sequence().range;
+    bool fits = !__builtin_mul_overflow(stride, plan.step, &range[2]);
+    fits &= !__builtin_mul_overflow(plan.start, stride, &range[0]) &&
+            !__builtin_add_overflow(range[0], first, &range[0]);
+    fits &= !__builtin_mul_overflow(plan.stop, stride, &range[1]) &&
+            !__builtin_add_overflow(range[1], first, &range[1]);
+    if (!fits) return fail(StatusCode::kLimit, "the range needs more than 64 bits");
   }
-  return runtime.make(sequence.flavour, std::move(items));
+  return made;
 }
 
 Result<std::vector<size_t>> sorted_order(Runtime& runtime, const std::vector<Value>& keys, bool reverse) {

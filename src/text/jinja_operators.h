@@ -30,6 +30,8 @@ Result<int64_t> length_of(const Value& value);
 
 // value.name: the attribute or method, else the item of that name, else undefined.
 Result<Value> get_attribute(Runtime& runtime, const Value& value, std::string_view name);
+// The attribute or method alone; undefined if there is none.
+Result<Value> get_own_attribute(Runtime& runtime, const Value& value, std::string_view name);
 // value[key]: the item, else the attribute of that name, else undefined.
 Result<Value> get_item(Runtime& runtime, const Value& value, const Value& key);
 // value[start:stop:step]; none for what is left out.

@@ -411,9 +411,8 @@ class Parser {
       if (colons == 2 || !skip_operator(":")) break;
       ++colons;
     }
-    if (current().is_operator(",")) {
-      return error_at(line(), StatusCode::kUnsupported,
-                      "an index of several parts, as in a[1, 2], is not supported");
+    if (colons == 0 && current().is_operator(",")) {
+      BUTTER_ASSIGN(parts[0], parse_rest_of_key(std::move(parts[0])));
     }
     BUTTER_TRY(expect_operator("]"));
     const int depth =
@@ -421,6 +420,20 @@ class Parser {
     if (colons == 0) return make(at_line, depth, Item{std::move(object), std::move(parts[0])});
     return make(at_line, depth,
                 Slice{std::move(object), std::move(parts[0]), std::move(parts[1]), std::move(parts[2])});
+  }
+
+  // [a, b] is the item whose key is a tuple.
+  Result<ExpressionPtr> parse_rest_of_key(ExpressionPtr first) {
+    const int at_line = line();
+    SequenceLiteral tuple{Sequence::Flavour::kTuple, {}};
+    int depth = depth_of(first);
+    tuple.items.push_back(std::move(first));
+    while (skip_operator(",")) {
+      BUTTER_ASSIGN(ExpressionPtr item, parse_expression());
+      depth = std::max(depth, depth_of(item));
+      tuple.items.push_back(std::move(item));
+    }
+    return make(at_line, depth, std::move(tuple));
   }
 
   Result<ExpressionPtr> parse_call(ExpressionPtr callee) {
@@ -670,9 +683,7 @@ class Parser {
     if (skip_name("if")) {
       BUTTER_ASSIGN(node.filter, parse_expression());
     }
-    if (current().is_name("recursive")) {
-      return error_at(line(), StatusCode::kUnsupported, "'recursive' in a for loop is not supported");
-    }
+    node.is_recursive = skip_name("recursive");
     ++loops_;
     Result<Body> body = parse_block_body({"endfor", "else"});
     --loops_;

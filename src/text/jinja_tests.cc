@@ -72,6 +72,8 @@ Result<Value> callable(Call& call) {
     case Kind::kLoop:
     case Kind::kFunction:
       return Value(true);
+    case Kind::kHelper:
+      return Value(call.input.as_helper().what == Helper::What::kJoiner);
     default:
       return Value(false);
   }

@@ -1,5 +1,7 @@
 #include "text/jinja_text_operations.h"
 
+#include <algorithm>
+
 namespace butter::jinja {
 
 Status charge_search(Runtime& runtime, std::string_view text, std::string_view needle) {
@@ -57,6 +59,27 @@ Result<Text> replace_text(Runtime& runtime, const Text& text, const Text& from, 
   out.append(text, at, text.bytes.size());
   BUTTER_ASSIGN(Text result, out.finish());
   if (replaced && !from.content.empty()) return Text::of_content(std::move(result.bytes));
+  return result;
+}
+
+Result<Text> pad_text(Runtime& runtime, const Text& text, int64_t width, const Text& fill, bool only_before,
+                      bool only_behind) {
+  BUTTER_TRY(runtime.budget().use_steps(static_cast<int64_t>(text.bytes.size() / 16)));
+  const auto count = static_cast<int64_t>(count_code_points(text.bytes));
+  const int64_t missing = std::max<int64_t>(width - count, 0);
+  if (missing > static_cast<int64_t>(runtime.limits().max_repeated_bytes)) {
+    return fail(StatusCode::kLimit, "{} characters to fill up with are more than max_repeated_bytes",
+                missing);
+  }
+  // The odd one goes before, if the width is odd too, as in Python.
+  const int64_t half = missing / 2 + (missing & width & 1);
+  const int64_t before = only_before ? missing : only_behind ? 0 : half;
+  TextBuilder out(runtime.budget());
+  for (int64_t i = 0; i < before && !out.full(); ++i) out.append(fill);
+  out.append(text);
+  for (int64_t i = before; i < missing && !out.full(); ++i) out.append(fill);
+  BUTTER_ASSIGN(Text result, out.finish());
+  result.markup = text.markup;
   return result;
 }
 

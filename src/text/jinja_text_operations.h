@@ -18,6 +18,11 @@ Result<Text> strip_text(Runtime& runtime, const Text& text, bool left, bool righ
 Result<Text> replace_text(Runtime& runtime, const Text& text, const Text& from, const Text& to,
                           int64_t count);
 
+// The text with `fill` (one character) before and behind it, until it has `width` characters; on one side
+// only, where only that is wanted.
+Result<Text> pad_text(Runtime& runtime, const Text& text, int64_t width, const Text& fill, bool only_before,
+                      bool only_behind);
+
 // HTML escapes of & < > " ', as markup.
 Result<Text> escape_text(Runtime& runtime, const Text& text);
 

@@ -26,6 +26,13 @@ struct CodePointRun {
   char32_t last;
 };
 
+// first, first + stride, ..., last.
+struct CodePointStride {
+  char32_t first;
+  char32_t last;
+  char32_t stride;
+};
+
 #include "text/jinja_unicode_tables.inc"
 
 struct CaseMap {
@@ -68,6 +75,16 @@ void append_mapped(TextBuilder& out, const CaseMap& map, char32_t c, bool is_con
   out.append(map_single(map, c), is_content);
 }
 
+bool is_among(std::span<const CodePointRun> runs, char32_t c) {
+  const auto run = std::ranges::lower_bound(runs, c, {}, &CodePointRun::last);
+  return run != runs.end() && run->first <= c;
+}
+
+bool is_among(std::span<const CodePointStride> runs, char32_t c) {
+  const auto run = std::ranges::lower_bound(runs, c, {}, &CodePointStride::last);
+  return run != runs.end() && run->first <= c && (c - run->first) % run->stride == 0;
+}
+
 bool next_is_cased(std::string_view bytes, size_t offset) {
   if (offset >= bytes.size()) return false;
   const CodePoint c = code_point_at(bytes, offset);
@@ -81,11 +98,34 @@ bool is_cased(char32_t c) {
          find_special(kLower, c) != nullptr;
 }
 
+bool is_upper(char32_t c) {
+  return c < 0x80 ? c >= 'A' && c <= 'Z' : is_among(kUppercase, c);
+}
+bool is_lower(char32_t c) {
+  return c < 0x80 ? c >= 'a' && c <= 'z' : is_among(kLowercase, c);
+}
+bool is_title(char32_t c) {
+  return c >= 0x80 && is_among(kTitlecase, c);
+}
+bool is_alphabetic(char32_t c) {
+  return c < 0x80 ? is_upper(c) || is_lower(c) : is_among(kAlphabetic, c);
+}
+bool is_decimal(char32_t c) {
+  return c < 0x80 ? c >= '0' && c <= '9' : is_among(kDecimal, c);
+}
+bool is_digit(char32_t c) {
+  return is_decimal(c) || (c >= 0x80 && is_among(kDigit, c));
+}
+bool is_numeric(char32_t c) {
+  return is_digit(c) || (c >= 0x80 && is_among(kNumeric, c));
+}
+bool is_alphanumeric(char32_t c) {
+  return is_alphabetic(c) || is_numeric(c);
+}
+
 bool is_printable(char32_t c) {
   if (c < 0x80) return c >= 0x20 && c != 0x7F;
-  const auto run = std::lower_bound(std::begin(kUnprintable), std::end(kUnprintable), c,
-                                    [](const CodePointRun& r, char32_t value) { return r.last < value; });
-  return run == std::end(kUnprintable) || c < run->first;
+  return !is_among(kUnprintable, c);
 }
 
 Result<Text> with_case(Budget& budget, const Text& text, Case wanted) {
@@ -98,10 +138,12 @@ Result<Text> with_case(Budget& budget, const Text& text, Case wanted) {
     const size_t next = i + c.length;
     if (!c.valid) {
       out.append(std::string_view(text.bytes).substr(i, 1), is_content);
-    } else if (wanted == Case::kUpper) {
+    } else if (wanted == Case::kUpper || (wanted == Case::kSwapped && is_lower(c.value))) {
       append_mapped(out, kUpper, c.value, is_content);
     } else if ((wanted == Case::kCapitalized && i == 0) || (wanted == Case::kTitle && !after_cased)) {
       append_mapped(out, kTitle, c.value, is_content);
+    } else if (wanted == Case::kSwapped && !is_upper(c.value)) {
+      out.append(std::string_view(text.bytes).substr(i, c.length), is_content);
     } else if (c.value == kSigma && after_cased && !next_is_cased(text.bytes, next)) {
       out.append(kFinalSigma, is_content);
     } else {

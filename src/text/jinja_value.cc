@@ -110,6 +110,8 @@ bool Value::is_same(const Value& other) const {
       return &as_method() == &other.as_method();
     case Kind::kFunction:
       return as_function() == other.as_function();
+    case Kind::kHelper:
+      return &as_helper() == &other.as_helper();
   }
   return false;
 }
@@ -144,6 +146,8 @@ int Value::depth() const {
       return as_dict().depth();
     case Kind::kMethod:
       return 1 + as_method().receiver.depth();
+    case Kind::kHelper:
+      return as_helper().depth;
     default:
       return 0;
   }
@@ -175,6 +179,8 @@ std::string_view Value::type_name() const {
       return "method";
     case Kind::kFunction:
       return "function";
+    case Kind::kHelper:
+      return as_helper().what == Helper::What::kJoiner ? "Joiner" : "Cycler";
     case Kind::kSequence:
       break;
   }
@@ -203,6 +209,28 @@ std::shared_ptr<Sequence> Sequence::make(Flavour flavour, std::vector<Value> ite
   for (const Value& item : items) sequence->depth = std::max(sequence->depth, 1 + item.depth());
   sequence->items = std::move(items);
   return sequence;
+}
+
+std::optional<Value> Sequence::attribute(std::string_view name) const {
+  if (flavour == Flavour::kRange) {
+    if (name == "start") return Value(range[0]);
+    if (name == "stop") return Value(range[1]);
+    if (name == "step") return Value(range[2]);
+  }
+  if (is_group && name == "grouper") return items[0];
+  if (is_group && name == "list") return items[1];
+  return std::nullopt;
+}
+
+std::shared_ptr<Helper> Helper::make(What what, std::vector<Value> items) {
+  auto helper = std::make_shared<Helper>(Helper{what, std::move(items)});
+  for (const Value& item : helper->items) helper->depth = std::max(helper->depth, 1 + item.depth());
+  return helper;
+}
+
+std::optional<Value> Helper::attribute(std::string_view name) const {
+  if (what == What::kCycler && name == "current") return items[at];
+  return std::nullopt;
 }
 
 Status Dict::set(Value key, Value value) {

@@ -1,9 +1,9 @@
 // Value: what a template computes with; the part of Python's objects that chat templates use.
 //
 // A Value is cheap to copy: texts, lists and dicts are shared and never change once made, as in jinja2's
-// immutable sandbox. Only namespaces, loops and generators have state; namespaces and macros belong to the
-// rendering that made them, so a Value that may hold one must not outlive it. Not for use by several
-// threads at once, except values made of texts, numbers, lists and dicts, which are constant.
+// immutable sandbox. Only namespaces, loops, generators, joiners and cyclers have state; namespaces and
+// macros belong to the rendering that made them, so a Value that may hold one must not outlive it. Not for
+// use by several threads at once, except values made of texts, numbers, lists and dicts, which are constant.
 //
 // Every list and dict knows its nesting depth (1 for a flat one), so that nothing that walks or frees a
 // value recurses deeper than Limits::max_value_depth, which the evaluator checks where values are made.
@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -29,6 +30,7 @@ struct Sequence;
 struct Namespace;
 struct Macro;
 struct Method;
+struct Helper;
 class Loop;
 
 // A name or attribute that is not there. Prints as nothing, is false and empty; anything else is an error.
@@ -54,7 +56,8 @@ enum class Kind {
   kLoop,
   kMacro,
   kMethod,
-  kFunction
+  kFunction,
+  kHelper
 };
 
 class Value {
@@ -68,6 +71,7 @@ class Value {
   Value(std::shared_ptr<const Dict> value) : data_(std::move(value)) {}       // NOLINT
   Value(std::shared_ptr<Loop> value) : data_(std::move(value)) {}             // NOLINT
   Value(std::shared_ptr<const Method> value) : data_(std::move(value)) {}     // NOLINT
+  Value(std::shared_ptr<Helper> value) : data_(std::move(value)) {}           // NOLINT
   Value(Namespace* value) : data_(value) {}                                   // NOLINT
   Value(const Macro* value) : data_(value) {}                                 // NOLINT
   Value(Function value) : data_(value) {}                                     // NOLINT
@@ -102,6 +106,7 @@ class Value {
   const Dict& as_dict() const { return *std::get<std::shared_ptr<const Dict>>(data_); }
   Loop& as_loop() const { return *std::get<std::shared_ptr<Loop>>(data_); }
   const Method& as_method() const { return *std::get<std::shared_ptr<const Method>>(data_); }
+  Helper& as_helper() const { return *std::get<std::shared_ptr<Helper>>(data_); }
   Namespace* as_namespace() const { return std::get<Namespace*>(data_); }
   const Macro* as_macro() const { return std::get<const Macro*>(data_); }
   std::string_view as_function() const { return std::get<Function>(data_).name; }
@@ -119,7 +124,7 @@ class Value {
   // In the order of Kind.
   std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<Sequence>,
                std::shared_ptr<const Dict>, Namespace*, std::shared_ptr<Loop>, const Macro*,
-               std::shared_ptr<const Method>, Function>
+               std::shared_ptr<const Method>, Function, std::shared_ptr<Helper>>
       data_;
 };
 
@@ -131,9 +136,12 @@ struct Sequence {
   std::vector<Value> items;
   int depth = 1;
   int64_t range[3] = {0, 0, 1};  // start, stop, step of a range
+  bool is_group = false;         // a tuple of groupby: its two are also .grouper and .list
   size_t consumed = 0;           // items of a generator that are gone
 
   static std::shared_ptr<Sequence> make(Flavour flavour, std::vector<Value> items);
+  // start, stop and step of a range; those of a group.
+  std::optional<Value> attribute(std::string_view name) const;
   bool is_indexable() const {
     return flavour == Flavour::kList || flavour == Flavour::kTuple || flavour == Flavour::kRange;
   }
@@ -160,6 +168,18 @@ class Dict {
 
 // A text that is equal for equal keys: 1, 1.0 and true are one key. An error for unhashable values.
 Result<std::string> hash_key(const Value& value);
+
+// joiner(separator): callable, gives nothing the first time and then the separator. cycler(items...): gives
+// its items in turn.
+struct Helper {
+  enum class What { kJoiner, kCycler } what;
+  std::vector<Value> items;  // of a joiner: the separator; never empty
+  size_t at = 0;             // of a cycler: the current one; of a joiner: how often it was asked, up to 1
+  int depth = 1;
+
+  static std::shared_ptr<Helper> make(What what, std::vector<Value> items);
+  std::optional<Value> attribute(std::string_view name) const;  // current
+};
 
 // namespace(): the one object whose attributes a template may set.
 struct Namespace {

@@ -67,6 +67,7 @@ TEST(TokenizerFeatures, EveryFileGivesItsIdsAndTheirText) {
 // Quadratic ways would need minutes here.
 TEST(TokenizerFeatures, EveryFileReadsAHundredThousandEqualCharacters) {
   for (const json& one : features()["models"]) {
+    if (one.contains("own_texts")) continue;  // those differ in their added tokens alone
     const VocabularyTokenizer tokenizer =
         VocabularyTokenizer::from_tokenizer_json(one["json"].dump()).value();
     for (const std::string character : {"a", " ", "\u5b57", "\u0301", "\xFF"}) {

@@ -768,6 +768,114 @@ a ? b : c
 a && b
 a := 1
 *a
+'a-b-c'.partition('-')
+'a-b-c'.rpartition('-')
+'abc'.partition('x')
+'abc'.rpartition('x')
+'abc'.partition('')
+'abcabc'.rindex('b')
+'abc'.rindex('x')
+'  one two  three '.rsplit(none, 1)
+'  one two  three '.rsplit(none, 0)
+'one two'.rsplit(none, 9)
+'   '.rsplit(none, 1)
+' a b c'.rsplit(maxsplit=1)
+'x'.center(4) ~ '|' ~ 'x'.center(5) ~ '|' ~ 'xy'.center(5, '*') ~ '|' ~ 'xy'.center(1)
+'Größe'.ljust(8, '·') ~ '|' ~ 'Größe'.rjust(8, '·')
+'x'.ljust(3, 'ab')
+'x'.ljust(1e3)
+'42'.zfill(5) ~ ' ' ~ '-42'.zfill(5) ~ ' ' ~ '+4'.zfill(1) ~ ' ' ~ ''.zfill(2)
+'a\tb\n\tc'.expandtabs() ~ '|' ~ 'a\tb'.expandtabs(4) ~ '|' ~ 'a\tb'.expandtabs(0)
+'Hello wORLD ß ΑΣ ǅ'.swapcase()
+['abc'.isalpha(), 'ab1'.isalpha(), ''.isalpha(), 'Größe日本'.isalpha(), 'a b'.isalpha(), 'a\u0301'.isalpha()]
+['12'.isdigit(), '1.2'.isdigit(), '²'.isdigit(), '½'.isdigit(), ''.isdigit(), '٣'.isdigit()]
+['12'.isdecimal(), '²'.isdecimal(), '٣'.isdecimal(), '12'.isnumeric(), '½'.isnumeric(), '一'.isnumeric(), 'x'.isnumeric()]
+['a1'.isalnum(), 'a_1'.isalnum(), '½x'.isalnum(), ''.isalnum()]
+[' \t\n'.isspace(), ''.isspace(), ' x'.isspace(), '\u2003\x1c'.isspace(), '\u200b'.isspace()]
+['ABC'.isupper(), 'ABc'.isupper(), '12'.isupper(), 'A1'.isupper(), 'Ǆ'.isupper(), 'ǅ'.isupper(), 'ⓐ'.isupper()]
+['abc'.islower(), 'ªº'.islower(), '12'.islower(), 'ß'.islower(), 'ǅ'.islower()]
+['Hello World'.istitle(), 'Hello world'.istitle(), 'HEllo'.istitle(), ''.istitle(), '1A b'.istitle(), 'ǅa'.istitle()]
+['abc\n'.isprintable(), ''.isprintable(), 'é日🦆'.isprintable(), 'é'.isascii(), 'e'.isascii(), ''.isascii()]
+'{} {} {}'.format(1, 'b', [1, 'x'])
+'{0}{1}{0} {name} {name!r}'.format('a', 'b', name="it's")
+'{{}} {{{}}} }}'.format(7)
+'{:>8}|{:<8}|{:^8}|{:*^9}|{:日>4}'.format('ab', 'cd', 'ef', 'gh', 'é')
+'{:5}|{:5}|{:<5}|{:05}|{:+}|{: }|{:=+5}'.format('ab', 42, 42, -42, 7, 7, 7)
+'{:,} {:_} {:,.2f} {:010,} {:_x} {:#x} {:#o} {:#b} {:X} {:c}|{:3c}'.format(1234567, 1234567, 1234567.891, 1234, 65535000, 255, 8, 5, 255, 233, 65)
+'{:.3f} {:.0f} {:e} {:E} {:g} {:G} {:%} {:.1%} {:10.3} {:.3} {:.1}'.format(3.14159, 2.5, 12345.678, 1e-10, 1e20, 1e-7, 0.25, 0.126, 3.14159, 100.0, 10.0)
+'{} {:} {:.4} {:08.3f} {:+.1f} {:f} {:F}'.format(1e16, 2.0, 1234567.0, -3.14159, 2.25, f * 1e308, -f * 1e308)
+'{:.3} {:.3} {:.3} {:.12} {:.0} {:8.2}|'.format(10.0, 1e-5, 0.0001, 123.0, 5.5, 1.0)
+'{:.3}|{:6.2}|{:>6.2s}|{:02}'.format('abcdef', 'abcdef', 'abcdef', 'x')
+'{:5}|{:d}|{!s:>6}|{}'.format(true, true, true, none)
+'{a.k} {a[k]} {b[0]} {b[1][x]} {c}'.format(a={'k': 1}, b=[5, {'x': 'y'}], c=missing)
+'{:{}}|{:{w}.{p}f}'.format('x', 4, 3.14159, w=8, p=2)
+'{:{}{}}'.format('x', '>', 5)
+'{} {0}'.format(1)
+'{} {}'.format(1)
+'{name}'.format(1)
+'{'.format(1)
+'}'.format(1)
+'{!x}'.format(1)
+'{:d}'.format('x')
+'{:d}'.format(1.5)
+'{:.2d}'.format(1)
+'{:s}'.format(1)
+'{:5}'.format(none)
+'{:>5}'.format([1])
+'{:=5}'.format('x')
+'{:,x}'.format(5)
+'{0.}'.format(1)
+'{0[}'.format(1)
+'{!r:>5}|{!r}'.format('x', [1, 'é'])
+'{:,} {:,}'.format(-1234567, 0.5)
+'{:n} {:n}'.format(12345, 1.5)
+'%(a)s and %(b)05.1f %%' % {'a': 'x', 'b': 2.25}
+'%(a)s' % {'b': 1}
+'%(a)s' % 'x'
+'%c%c|%3c|%-3c|' % (65, 'é', 'x', 'y')
+'%c' % 'ab'
+'%x %X %#x %#o %+d % d %05d %-5d| %.3d %#05x' % (-255, 255, 255, 8, 5, 5, -42, 7, 7, 15)
+'%u %i' % (3, 4.9)
+'%s and %s'|format('a', 1)
+'%(x)s-%(y)d'|format(x='q', y=2)
+'%s'|format
+'%s'|format(1, x=2)
+'abc'|center(9) ~ '|' ~ 42|center(4) ~ '|' ~ 'abc'|center(width=2) ~ '|'
+'<a>'|safe|forceescape
+'a < b'|forceescape
+'foo bar baz qux'|truncate(9)
+'foo bar baz qux'|truncate(11)
+'foo bar baz qux'|truncate(9, true)
+'foo bar baz qux'|truncate(9, end='', leeway=0)
+'foo bar baz qux'|truncate(9, leeway=0)
+'foobarbazqux'|truncate(5, leeway=0)
+'abc'|truncate(2)
+12345|truncate(1)
+'one, two_3 ½ é-x  '|wordcount
+42|wordcount
+xs|slice(2)|list
+xs|slice(3, 'x')|list
+[1, 2, 3, 4, 5, 6, 7]|slice(3)|list
+[]|slice(2)|list
+xs|slice(0)|list
+msgs|groupby('role')|map('first')|list
+[{'a': 'x', 'n': 1}, {'a': 'Y', 'n': 2}, {'a': 'X', 'n': 3}]|groupby('a')
+[{'a': 'x', 'n': 1}, {'a': 'Y', 'n': 2}, {'a': 'X', 'n': 3}]|groupby('a', case_sensitive=true)
+[{'a': 1}, {'b': 2}]|groupby('a', default=0)
+[{'a': 1}, {'b': 2}]|groupby('a')
+([{'a': 2}, {'a': 1}]|groupby('a'))[0].grouper ~ ([{'a': 2}, {'a': 1}]|groupby('a'))[0].list
+d|attr('k') ~ '|' ~ (d|attr('items')) is callable
+'x'|attr('nope') is undefined
+{'get': 1}|attr('get') is callable
+range(10)[2:8:2]
+range(10)[::-1]|list
+range(5, 50, 5)[1:-1]
+range(10)[3:2] ~ (range(3)[:0]|list)
+range(2, 9, 3).start ~ range(2, 9, 3).stop ~ range(2, 9, 3).step
+{(1, 2): 'x'}[1, 2]
+[1, 2][0, 1] is undefined
+('<b>'|safe).replace('b', '<i>')
+('<b>'|safe).replace('b'|safe, '<i>'|safe)
 """
 
 # Whole templates, with VARIABLES.
@@ -824,6 +932,18 @@ TEMPLATES = [
     "{% set a = 1 %}\n{% set b = 2 %}\n\n{{ a + b }}\n", "{{ \"double\" ~ 'single' }}", "日本語 {{ u }} é", "\ufeff{{ 1 }}", "{{ 'a' }}\u2028{%- if true %}\u2028x{% endif %}",
     "{% for i in range(3) -%}\n  {{ i }}\n{%- endfor %}", "{% for i in range(3) %}\n  {{ i }}\n{% endfor %}", "{% for i in range(3) -%}\n  {{ i }}\n{% endfor -%}\nx",
     "{% if a is defined and b is not none %}x{% endif %}", "{% if (a == 1) != (b == 'q') %}x{% endif %}", "{% if not (msgs[0].role == 'user') %}x{% endif %}", "{% if msgs[0]['role'] == 'system' and msgs|length > 1 %}{% set rest = msgs[1:] %}{% else %}{% set rest = msgs %}{% endif %}{% for m in rest %}{{ m.role }}{% endfor %}",
+    "{% for x in [{'n': 1, 'c': [{'n': 2, 'c': [{'n': 3}]}, {'n': 4}]}, {'n': 5}] recursive %}{{ loop.depth }}{{ loop.depth0 }}{{ x.n }}{% if x.c %}<{{ loop(x.c) }}>{% endif %}{{ loop.index }}{% else %}none{% endfor %}",
+    "{% for x in [1, [2, [3]], 4] if x recursive %}{{ loop(x) if x is iterable else x }}{{ ',' if not loop.last }}{% endfor %}",
+    "{% set y = 'out' %}{% for x in [[1], 2] recursive %}{{ y }}{% set y = 'in' %}{{ y }}{{ loop(x) if x is iterable }}{% endfor %}",
+    "{% for x in [1] %}{{ loop([2]) }}{% endfor %}",
+    "{% for x in [1] recursive %}{{ loop() }}{% endfor %}",
+    "{% for x in [[], [1]] recursive %}({{ loop(x) if x is iterable else x }}){% else %}-{% endfor %}",
+    "{% for x in [[1, 2], 3] recursive %}{% if x == 2 %}{% break %}{% endif %}{{ loop(x) if x is iterable else x }}{% endfor %}",
+    "{% set pipe = joiner('|') %}{% for x in xs %}{{ pipe() }}{{ x }}{% endfor %}{% set c = joiner() %}{{ c() }}a{{ c() }}b",
+    "{% set row = cycler('odd', 'even', none) %}{{ row.current }}{% for x in [1, 2, 3, 4] %}{{ row.next() }}{{ row.current }};{% endfor %}{{ row.reset() }}{{ row.next() }}",
+    "{{ joiner is callable }}{{ joiner() is callable }}{{ cycler(1) is callable }}{{ cycler() }}",
+    "{% for g, items in msgs|groupby('role') %}{{ g }}:{{ items|length }}{% for m in items %}{{ m.content|truncate(8, leeway=0) }}{% endfor %}\n{% endfor %}",
+    "{% for row in [1, 2, 3, 4, 5]|slice(2) %}{{ row|join }}/{% endfor %}{% for row in [1, 2, 3]|batch(2, 0) %}{{ row|join }}/{% endfor %}",
 ]
 
 CONVERSATIONS = [

@@ -29,7 +29,7 @@ import cases
 import families
 
 NOW = datetime.datetime(2024, 7, 26, 13, 5, 9)
-RANDOM_PROGRAMS = 1500
+RANDOM_PROGRAMS = 3000
 
 
 class Generation(Extension):
@@ -129,14 +129,21 @@ class Random:
                          "round", "round(1)", "round(1, 'floor')", "batch(2)|list", "map(attribute='role')|list",
                          "selectattr('role', 'equalto', 'user')|list", "rejectattr('role', 'eq', 'user')|list",
                          "map(attribute='k', default=0)|list", "tojson(indent=2)", "trim('a')", "string|length",
-                         "sum(start=10)", "list|length", "default(%s)" % e(), "join(%s)" % e())
+                         "sum(start=10)", "list|length", "default(%s)" % e(), "join(%s)" % e(),
+                         "groupby('role')|map('first')|list", "groupby(0)", "slice(2)|list", "slice(3, %s)|list" % self.literal(),
+                         "truncate(8)", "truncate(6, true, '~', 1)", "wordcount", "center(9)", "format(%s)" % e(),
+                         "forceescape", "attr('k')", "map('truncate', 4, leeway=0)|list", "unique(true)|list", "float(2)",
+                         "map('format', 1)|list", "first|default('?')", "batch(2, %s)|list" % self.literal(), "string|wordcount")
 
     def method(self):
         return self.pick("strip()", "lstrip()", "rstrip()", "upper()", "lower()", "title()", "capitalize()", "split()",
                          "split(',')", "split(' ', 1)", "startswith('a')", "endswith('c')", "replace('l', 'L')",
                          "replace('a', '', 1)", "splitlines()", "find('b')", "count('l')", "strip('ab ')",
                          "rsplit(' ', 1)", "join(['x', 'y'])", "removeprefix('a')", "rfind('l')", "items()|list",
-                         "keys()|list", "values()|list", "get('k')", "get('zz', 1)", "index(1)")
+                         "keys()|list", "values()|list", "get('k')", "get('zz', 1)", "index(1)", "center(7, '*')", "ljust(8)",
+                         "rjust(9, '.')", "zfill(6)", "partition('l')", "rpartition(' ')", "rsplit(none, 1)", "isalpha()",
+                         "isdigit()", "isspace()", "isupper()", "islower()", "istitle()", "isalnum()", "swapcase()",
+                         "expandtabs(3)", "rindex('a')", "format(1, x=2)", "isascii()")
 
     def expression(self, depth):
         if depth <= 0:
@@ -163,9 +170,24 @@ class Random:
             return "%s[%s]" % (self.pick("xs", "s", "d", "msgs", "t"),
                                self.pick("0", "-1", "1", "'k'", "9", "1:", ":2", "::2", "::-1", "-2:", "'role'", ":-1"))
         if kind < 19:
-            return "(not %s)" % e()
+            return self.pick("(not %s)" % e(), self.formatted(depth))
         return self.pick("msgs[0].content", "msgs[-1]['role']", "d.k", "d['a']", "-n", "n ** 2", "xs + [1]",
                          "{'x': n}.x", "(a, b)|list", "dict(p=1, q=n)", "range(1, 8, 3)|list", "nothing|default(1)")
+
+    def formatted(self, depth):
+        """A format and what goes into it; most of them fit."""
+        e = lambda: self.expression(depth - 2)
+        kind = self.r.randrange(3)
+        if kind == 0:
+            spec = lambda: self.pick("", "", ">6", "<5", "^7", "*^9", "05", "+", ",", ".2f", "8.3f", "x", "#x", "e", "%", ".1%",
+                                     "_", "b", "d", "g", ".3", "6.2", "=+8", "s", ".2s", "c")
+            fields = "".join("{%s%s%s}" % (self.pick("", "", "0", "k"), self.pick("", "", "!r", "!s"),
+                                           self.pick("", ":" + spec())) for _ in range(self.r.randrange(1, 4)))
+            return "'%s|{{}}'.format(%s, %s, k=%s)" % (fields, self.pick("n", "f", "s", e()), self.pick("n", "-f", e()), e())
+        if kind == 1:
+            spec = lambda: self.pick("s", "s", "d", "r", "5s", "-6s", "05d", "+d", ".2f", "8.1f", "x", "#X", "e", "g", "%", "c", ".2s")
+            return "'%%%s-%%%s' %% (%s, %s)" % (spec(), spec(), self.pick("n", "f", "s", e()), self.pick("n", "f", e()))
+        return "'%%(k)s %%(a)%s' %% d" % self.pick("s", "d", "05.1f", "r")
 
     def statements(self, depth, loop):
         return "".join(self.statement(depth, loop) for _ in range(self.r.randrange(1, 4)))
@@ -197,6 +219,8 @@ class Random:
                 space(), target, items, condition, body, self.statements(depth - 1, True), otherwise, space())
         if kind < 13:
             return "{%% set %s = %s %%}" % (self.pick("q", "w", "p"), self.expression(2))
+        if kind == 13 and self.r.random() < 0.5:
+            return self.block(depth, loop)
         if kind < 14:
             return "{%% set ns = namespace(v=%s) %%}{%% for i in range(3) %%}{%% set ns.v = %s %%}{%% endfor %%}{{ ns.v }}" % (
                 self.literal(), self.pick("i", "ns.v ~ i", "[ns.v, i]", self.expression(1)))
@@ -205,6 +229,26 @@ class Random:
                 self.literal(), self.expression(1), self.expression(1))
         return "{%% set w %s%%}%s{%% endset %%}{{ w|length }}{# note #}\n" % (
             self.pick("", "| upper "), self.statements(depth - 1, loop))
+
+    def block(self, depth, loop):
+        """The less common blocks."""
+        inner = lambda: self.statements(depth - 1, loop)
+        return self.pick(
+            lambda: "{%% with v = %s, z = n %%}{{ v }}%s{%% endwith %%}" % (self.expression(1), inner()),
+            lambda: "{%% filter %s %%}%s{%% endfilter %%}" % (self.pick("upper", "trim|lower", "replace('a', 'b')", "indent(2)"), inner()),
+            lambda: "{%% macro c(p) %%}[{{ p }}{{ caller(p, 2) if caller }}{{ kwargs }}{{ varargs|length }}]{%% endmacro %%}"
+                    "{%% call(x, y) c(%s, 1, z=2) %%}{{ x }}%s{%% endcall %%}{{ c(3) }}" % (self.expression(1), inner()),
+            lambda: "{%% for x in [1, [2, [3, %s]], 4] recursive %%}{{ loop.depth }}{{ loop(x) if x is iterable and x is not string "
+                    "else x }}{{ ',' if not loop.last }}{%% endfor %%}" % self.expression(1),
+            lambda: "{%% for g, l in msgs|groupby('%s') %%}{{ g }}{{ l|length }}%s{%% endfor %%}" % (self.pick("role", "content"), inner()),
+            lambda: "{%% generation %%}%s{%% endgeneration %%}" % inner(),
+            lambda: "{%% set sep = joiner(%s) %%}{%% for x in %s %%}{{ sep() }}{{ x }}{%% endfor %%}" % (
+                self.pick("", "'-'"), self.sequence(1)),
+            lambda: "{%% set c = cycler('a', %s) %%}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.next() }}" % self.literal(),
+            lambda: "{%% set q | %s %%}%s{%% endset %%}{{ q }}" % (self.pick("trim", "upper|trim", "length", "tojson"), inner()),
+            lambda: "{%% raw %%}{{ x }}{%% endraw %%}{#- note -#} {%%+ if %s %%}y{%% endif +%%}\n" % self.expression(1),
+            lambda: "{%% for i in range(3) if i != %s %%}{%% for j in range(i) %%}{{ loop.index }}{{ j }}{%% else %%}e{%% endfor %%}{%% endfor %%}" % self.literal(),
+        )()
 
     def program(self):
         return self.statements(3, False)

@@ -42,6 +42,21 @@ def runs(wanted):
     return out
 
 
+def strides(wanted):
+    """Runs (first, last, stride): of letters with a case every second one is common."""
+    out = []
+    for c in range(0x80, 0x110000):
+        if 0xD800 <= c <= 0xDFFF or not wanted(chr(c)):
+            continue
+        if out:
+            first, last, stride = out[-1]
+            if c - last in (1, 2) and (first == last or c - last == stride):
+                out[-1] = (first, c, c - last)
+                continue
+        out.append((c, c, 1))
+    return out
+
+
 def lines(items):
     line = " "
     for item in items:
@@ -66,3 +81,14 @@ for name, convert in [("Upper", str.upper), ("Lower", str.lower), ("Title", str.
 print("constexpr CodePointRun kUnprintable[] = {")
 lines("{0x%X, 0x%X}," % tuple(r) for r in runs(lambda c: not c.isprintable()))
 print("};")
+for name, wanted in [("Uppercase", str.isupper), ("Lowercase", str.islower),
+                     ("Titlecase", lambda c: c.istitle() and not c.isupper())]:
+    print(f"constexpr CodePointStride k{name}[] = {{")
+    lines("{0x%X, 0x%X, %d}," % r for r in strides(wanted))
+    print("};")
+for name, wanted in [("Alphabetic", str.isalpha), ("Decimal", str.isdecimal),
+                     ("Digit", lambda c: c.isdigit() and not c.isdecimal()),
+                     ("Numeric", lambda c: c.isnumeric() and not c.isdigit())]:
+    print(f"constexpr CodePointRun k{name}[] = {{")
+    lines("{0x%X, 0x%X}," % tuple(r) for r in runs(wanted))
+    print("};")
