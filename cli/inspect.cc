@@ -232,10 +232,10 @@ class InspectCommand : public Command {
   }
 
   std::string layers_text() const {
-    std::string text = fmt::format("{:>5}  {:<10} {:>5} {:>8} {:>8} {:>8}  {:<12} {:>9}\n", "layer", "mixer",
+    std::string text = fmt::format("{:>5}  {:<16} {:>5} {:>8} {:>8} {:>8}  {:<12} {:>9}\n", "layer", "mixer",
                                    "heads", "KV heads", "head dim", "window", "ffn", "ffn width");
     for (const LayerDescription& layer : model_.layers) {
-      text += fmt::format("{:>5}  {:<10} {:>5} {:>8} {:>8} {:>8}  {:<12} {:>9}\n", layer.layer, layer.mixer,
+      text += fmt::format("{:>5}  {:<16} {:>5} {:>8} {:>8} {:>8}  {:<12} {:>9}\n", layer.layer, layer.mixer,
                           layer.heads, layer.kv_heads, layer.head_dim, window_text(layer), layer.ffn,
                           layer.ffn_width);
     }
@@ -256,7 +256,7 @@ class InspectCommand : public Command {
       const LayerTrace& trace = traces_[static_cast<size_t>(layer.layer)];
       text += fmt::format("{:>5}  {:<10} {:>8} {:<10} {:>8} {:>12} {:>12.5g} {:>12.5g}\n", layer.layer,
                           layer.mixer, window_text(layer), plan_.kv_cache, memory ? memory->rows : 0,
-                          memory ? memory->bytes : 0, trace.rms, trace.max_abs);
+                          memory ? memory->bytes + memory->state_bytes : 0, trace.rms, trace.max_abs);
     }
     return text;
   }

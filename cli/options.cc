@@ -95,6 +95,8 @@ void CommonOptions::declare(Arguments& arguments) {
                     "positions that stay visible: the first and the last ones (default: all)");
   arguments.integer("--kv-window-keep,--keep", kv_window_keep, {0, kMaxContextLimit},
                     "first positions that a window keeps (default: 4)");
+  arguments.integer("--state-snapshots", state_snapshots, {0, kMostStateSnapshots},
+                    "copies of recurrent state that are kept, to go back to (default: 3)");
   arguments.integer("-c,--max-context", max_context, {1, kMaxContextLimit},
                     "positions that the cache holds (default: what the model advertises)");
   arguments.seed("--seed", seed, "of the random choices (default: 0)");
@@ -139,6 +141,7 @@ SequenceOptions CommonOptions::sequence_options() const {
   sequence.kv_window_size = kv_window_size;
   sequence.kv_window_keep = kv_window_keep;
   sequence.max_context = max_context;
+  sequence.state_snapshots = static_cast<int>(state_snapshots);
   if (kv_window_size > 0 && kv_window_size <= kv_window_keep) {
     refuse(
         "--kv-window-size is {} and --kv-window-keep is {}; a window larger than what it keeps is expected",

@@ -15,6 +15,8 @@ namespace butter::cli {
 
 // The most that --max-context takes; the model's own length bounds it further.
 constexpr int64_t kMaxContextLimit = int64_t{1} << 31;
+// The most that --state-snapshots takes.
+constexpr int64_t kMostStateSnapshots = 64;
 
 struct CommonOptions {
   std::string model;
@@ -27,6 +29,7 @@ struct CommonOptions {
   int64_t kv_window_size = 0;
   int64_t kv_window_keep = 4;
   int64_t max_context = 0;  // 0: not given
+  int64_t state_snapshots = SequenceOptions().state_snapshots;
   uint64_t seed = 0;
   bool json = false;
   bool verbose = false;

@@ -97,6 +97,7 @@ class PlanCommand : public Command {
                                     {"pinned_bytes", plan.pinned_bytes * sessions_},
                                     {"centre_bytes", plan.centre_bytes * sessions_},
                                     {"recurrent_bytes", plan.recurrent_bytes * sessions_},
+                                    {"snapshot_bytes", plan.snapshot_bytes * sessions_},
                                     {"total_bytes", plan.total_bytes * sessions_},
                                     {"raw_bytes", plan.raw_bytes * sessions_},
                                     {"ratio_sealed", plan.ratio_sealed},
@@ -116,7 +117,8 @@ class PlanCommand : public Command {
                                  {"value_dim", layer.value_dim},
                                  {"window_size", layer.window_size},
                                  {"rows", layer.rows},
-                                 {"bytes", layer.bytes}});
+                                 {"bytes", layer.bytes},
+                                 {"state_bytes", layer.state_bytes}});
       }
       rows.push_back(std::move(row));
     }
@@ -147,6 +149,11 @@ class PlanCommand : public Command {
                   fmt::format(" {:>9}", quality != nullptr ? spoken_kld(quality->kld_mean) : "-"));
     }
     if (card_) text += fmt::format("KLD against the raw cache, on {} (`butter eval --card`)\n", card_->text);
+    if (plans.front().recurrent_bytes > 0) {
+      text += fmt::format("of them {} are recurrent state, and {} snapshots of it, whatever the context\n",
+                          spoken_bytes(plans.front().recurrent_bytes * sessions_),
+                          spoken_bytes(plans.front().snapshot_bytes * sessions_));
+    }
     if (plans.front().prefill_bytes > 0) {
       text +=
           fmt::format("and {} a session while a prompt is read\n", spoken_bytes(plans.front().prefill_bytes));
@@ -157,21 +164,24 @@ class PlanCommand : public Command {
 
   // Layers that are alike, and follow one another, share a line.
   static std::string layer_table(const CachePlan& plan) {
-    std::string text = fmt::format("{:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>14}\n", "layers", "KV heads",
-                                   "key dim", "val dim", "window", "rows", "bytes each");
+    std::string text = fmt::format("{:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>14} {:>14}\n", "layers", "KV heads",
+                                   "key dim", "val dim", "window", "rows", "bytes each", "state each");
     for (size_t first = 0, next = 0; first < plan.layers.size(); first = next) {
       const LayerMemory& layer = plan.layers[first];
       const auto alike = [&](const LayerMemory& other) {
         return other.kv_heads == layer.kv_heads && other.key_dim == layer.key_dim &&
                other.value_dim == layer.value_dim && other.window_size == layer.window_size &&
-               other.rows == layer.rows && other.bytes == layer.bytes;
+               other.rows == layer.rows && other.bytes == layer.bytes &&
+               other.state_bytes == layer.state_bytes &&
+               other.layer - layer.layer == &other - &layer;
       };
       while (next < plan.layers.size() && alike(plan.layers[next])) ++next;
+      const int last = plan.layers[next - 1].layer;
       const std::string range =
-          next - first == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, next - 1);
+          last == layer.layer ? fmt::format("{}", last) : fmt::format("{}-{}", layer.layer, last);
       const std::string window = layer.window_size > 0 ? fmt::format("{}", layer.window_size) : "-";
-      text += fmt::format("{:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>14}\n", range, layer.kv_heads,
-                          layer.key_dim, layer.value_dim, window, layer.rows, layer.bytes);
+      text += fmt::format("{:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>14} {:>14}\n", range, layer.kv_heads,
+                          layer.key_dim, layer.value_dim, window, layer.rows, layer.bytes, layer.state_bytes);
     }
     return text;
   }

@@ -84,6 +84,23 @@ CacheModel cache_model_of(const ModelSpec& spec) {
                     state_layers(spec)};
 }
 
+// Weights of experts that a token does not choose.
+int64_t unchosen_expert_bytes(const Program& program, const Device& device) {
+  int64_t unchosen = 0;
+  for (const Op& op : program.ops) {
+    const auto* experts = std::get_if<ExpertsOp>(&op);
+    if (experts == nullptr) continue;
+    int64_t bytes = 0;
+    for (const ExpertWeights& expert : experts->experts) {
+      for (const WeightId id : {expert.gate, expert.up, expert.down})
+        bytes += id == kNone ? 0 : device.weight_bytes(id);
+    }
+    const auto count = static_cast<int64_t>(experts->experts.size());
+    unchosen += bytes / count * (count - experts->chosen);
+  }
+  return unchosen;
+}
+
 }  // namespace
 
 int next_step_rows(int64_t position, int64_t remaining, int step_rows, int64_t span) {
@@ -202,6 +219,7 @@ void Engine::State::describe(const std::string& path) {
   info.max_positions = spec.max_positions;
   info.file_bytes = static_cast<int64_t>(checkpoint->file_bytes());
   info.weight_bytes = device->weight_bytes();
+  info.step_weight_bytes = info.weight_bytes - unchosen_expert_bytes(program, *device);
   info.workspace_bytes = prepared->workspace_bytes();
   info.notes = checkpoint->notes();
 }

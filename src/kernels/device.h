@@ -107,6 +107,8 @@ class Device {
   virtual Result<LoadedWeight> load_vector(const std::string& name, const TensorView& weight) = 0;
   // Bytes of all weights in their run-time forms, mapped ones included.
   virtual int64_t weight_bytes() const = 0;
+  // Of one linear weight.
+  virtual int64_t weight_bytes(WeightId id) const = 0;
   // "q4 g32 scale+bias", for inspect.
   virtual std::string weight_form(WeightId id) const = 0;
 

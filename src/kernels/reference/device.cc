@@ -81,6 +81,7 @@ class ReferenceDevice final : public Device {
   }
 
   int64_t weight_bytes() const override { return linear_bytes_ + vectors_.bytes(); }
+  int64_t weight_bytes(WeightId id) const override { return linears_[static_cast<size_t>(id)].bytes(); }
   std::string weight_form(WeightId id) const override {
     return linears_[static_cast<size_t>(id)].type_name();
   }
