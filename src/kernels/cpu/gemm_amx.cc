@@ -76,28 +76,22 @@ inline __attribute__((always_inline)) void expand_bytes(__m512i codes, __m512 sc
   store_pairs(value(16), value(24), tile + 64 * (2 * q + 1));
 }
 
-// One group of a panel as a tile. Lanes without a row are zero.
+// One group of a record as a tile. Lanes without a row are zero.
 template <LinearForm form, bool full>
-inline void expand_group(const byte_t* record, int j, ScaleType scales, Lanes<full> lanes, byte_t* tile) {
+inline void expand_group(const byte_t* record, int j, ScaleType type, const RecordHead& head,
+                         Lanes<full> lanes, byte_t* tile) {
   using Form = Codes<form>;
-  if constexpr (form == LinearForm::kAffine4) {
-    const int scale_row = scale_bytes(scales) * lanes.count;
-    const __m512 scale = lanes.scales(record, scales), bias = lanes.scales(record + scale_row, scales);
-    const byte_t* codes = record + 2 * scale_row + 16 * j * lanes.count;
+  if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias ||
+                form == LinearForm::kAffine4) {
+    const __m512 bias = Form::kBias ? head.bias : _mm512_mul_ps(head.scale, _mm512_set1_ps(-8.0f));
+    const int first = kIsAffine<form> ? 2 * scale_bytes(type) + 16 * j : Form::kBias ? 4 : 2;
+    const byte_t* codes = record + first * lanes.count;
 #pragma GCC unroll 4
     for (int q = 0; q < 4; ++q)
-      expand_nibbles(lanes.dwords(codes + 4 * q * lanes.count), scale, bias, tile, q);
-  } else if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
-    const __m512 scale = lanes.halves(record);
-    __m512 bias = _mm512_mul_ps(scale, _mm512_set1_ps(-8.0f));
-    if constexpr (Form::kBias) bias = lanes.halves(record + 2 * lanes.count);
-    const byte_t* codes = record + (Form::kBias ? 4 : 2) * lanes.count;
-#pragma GCC unroll 4
-    for (int q = 0; q < 4; ++q)
-      expand_nibbles(lanes.dwords(codes + 4 * q * lanes.count), scale, bias, tile, q);
+      expand_nibbles(lanes.dwords(codes + 4 * q * lanes.count), head.scale, bias, tile, q);
   } else {
     Group group;
-    load_group<form, full>(record, j, scales, lanes, group);
+    load_group<form, full>(record, j, type, head, lanes, group);
     if constexpr (!Form::kHalves) {
       group.second_scale = group.scale;
       if constexpr (Form::kBias) group.second_bias = group.bias;
@@ -119,9 +113,14 @@ inline void expand_group(const byte_t* record, int j, ScaleType scales, Lanes<fu
 
 template <LinearForm form, bool full>
 inline void expand_panel(const Panel<form>& panel, Lanes<full> lanes, byte_t* tiles) {
-  GroupPlace<form> place{panel.data};
-  for (int64_t g = 0; g < panel.groups; ++g, tiles += kTileBytes, place.step(panel, lanes.count))
-    expand_group<form, full>(place.record, place.index, panel.scales, lanes, tiles);
+  const int record_groups = panel.record_groups();
+  const byte_t* record = panel.data;
+  RecordHead head;
+  for (int64_t g = 0; g < panel.groups; g += record_groups, record += panel.row_bytes() * lanes.count) {
+    load_head<form, full>(record, panel.scales, lanes, head);
+    for (int j = 0; j < record_groups; ++j, tiles += kTileBytes)
+      expand_group<form, full>(record, j, panel.scales, head, lanes, tiles);
+  }
 }
 
 // The panel of 16 outputs from row n, as columns / 32 tiles.

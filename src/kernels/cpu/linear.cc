@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "core/check.h"
 #include "core/dequantise.h"
@@ -34,6 +35,7 @@ struct Segment {
   int offset;
   int count;
   int unit;
+  bool turned = false;  // 32 bytes, whose bits are turned first
 };
 
 // How a block-quantised type becomes codes: the block's segments in the order of the record.
@@ -41,7 +43,7 @@ struct CodedType {
   DType dtype;
   LinearForm form;
   const char* name;
-  std::array<Segment, 3> segments;
+  std::array<Segment, 4> segments;
   uint32_t flip = 0;  // turns signed codes into offset binary
 };
 
@@ -62,12 +64,15 @@ constexpr CodedType kCodedTypes[] = {
     {DType::kQ5_K,
      LinearForm::kCodes5Super,
      "q5 g32 scale+bias in 256",
-     {{{0, 2, 2}, {4, 12, 1}, {16, 40, 4}}}},
+     {{{0, 2, 2}, {4, 12, 1}, {16, 8, 4, true}, {48, 32, 4}}}},
     {DType::kQ2_K,
      LinearForm::kCodes2Super,
      "q2 g16 scale+bias in 256",
      {{{80, 2, 2}, {0, 16, 1}, {16, 16, 4}}}},
-    {DType::kQ3_K, LinearForm::kCodes3Super, "q3 g16 scale in 256", {{{108, 1, 2}, {96, 12, 1}, {0, 24, 4}}}},
+    {DType::kQ3_K,
+     LinearForm::kCodes3Super,
+     "q3 g16 scale in 256",
+     {{{108, 1, 2}, {96, 12, 1}, {0, 8, 4, true}, {32, 16, 4}}}},
     {DType::kIQ4_NL, LinearForm::kLevels, "iq4 g32 scale", {{{0, 1, 2}, {2, 4, 4}, {}}}},
     {DType::kIQ4_XS, LinearForm::kLevelsSuper, "iq4 g32 scale in 256", {{{0, 2, 2}, {4, 4, 1}, {8, 32, 4}}}},
     {DType::kMXFP4, LinearForm::kLevelsFp4, "fp4 g32 exponent", {{{0, 1, 1}, {1, 4, 4}, {}}}},
@@ -142,6 +147,23 @@ Result<LinearForm> form_of(const TensorView& view) {
               dtype_name(view.dtype), coded_type_names());
 }
 
+// The bits that stand apart from their codes: bit j of byte 4t + b, column 4t + b's of group j, becomes bit t
+// of byte 4j + b, so that a group's are a dword. The same again turns them back.
+void turn_bits(std::byte* bytes) {
+  for (int b = 0; b < 4; ++b) {
+    uint64_t square = 0;  // byte t, bit j
+    for (int t = 0; t < 8; ++t) square |= std::to_integer<uint64_t>(bytes[4 * t + b]) << 8 * t;
+    // Bits off the diagonal change places, in squares of 2, 4 and 8 (Warren, Hacker's Delight, 7-3).
+    constexpr std::pair<int, uint64_t> kSquares[] = {
+        {7, 0x00aa00aa00aa00aa}, {14, 0x0000cccc0000cccc}, {28, 0x00000000f0f0f0f0}};
+    for (const auto& [shift, mask] : kSquares) {
+      const uint64_t differing = (square ^ square >> shift) & mask;
+      square ^= differing ^ differing << shift;
+    }
+    for (int j = 0; j < 8; ++j) bytes[4 * j + b] = static_cast<std::byte>(square >> 8 * j & 255);
+  }
+}
+
 // Units are copied through a register, since their size is known only here.
 template <int unit>
 void interleave(const std::byte* block, int64_t row_bytes, int64_t lanes, int count, std::byte* record) {
@@ -156,6 +178,16 @@ void pack_record(const CodedType& coded, const std::byte* block, int64_t row_byt
                  std::byte* record) {
   for (const Segment& segment : coded.segments) {
     const std::byte* from = block + segment.offset;
+    if (segment.turned) {
+      std::array<std::byte, 32 * kPanelRows> turned;
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        std::memcpy(&turned[static_cast<size_t>(32 * lane)], from + lane * row_bytes, 32);
+        turn_bits(&turned[static_cast<size_t>(32 * lane)]);
+      }
+      interleave<4>(turned.data(), 32, lanes, segment.count, record);
+      record += 32 * lanes;
+      continue;
+    }
     if (segment.unit == 1) interleave<1>(from, row_bytes, lanes, segment.count, record);
     if (segment.unit == 2) interleave<2>(from, row_bytes, lanes, segment.count, record);
     if (segment.unit == 4) {
@@ -180,6 +212,7 @@ void unpack_block(const CodedType& coded, const std::byte* record, int64_t lanes
       std::memcpy(unit, record + (i * lanes + lane) * segment.unit, static_cast<size_t>(segment.unit));
       for (int b = 0; coded.flip != 0 && segment.unit == 4 && b < 4; ++b) unit[b] ^= std::byte{0x80};
     }
+    if (segment.turned) turn_bits(block + segment.offset);
     record += lanes * segment.count * segment.unit;
   }
 }

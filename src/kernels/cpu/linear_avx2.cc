@@ -127,10 +127,27 @@ struct Codes<LinearForm::kAffine8> : AffineCodes<8> {};
 // In L2, ahead of the reader by this many bytes (linear_avx512.cc has figures).
 constexpr int64_t kPrefetchBytes = 12288;
 
+// A group's lines; of the affine forms, whose groups have part of a record's scales too, a line more than
+// codes.
+template <LinearForm form>
+inline __attribute__((always_inline)) void prefetch(const byte_t* at, int64_t group_bytes) {
+  const int64_t bytes = kIsAffine<form> ? 64 * (kAffineBits<form> + 1) : group_bytes;
+#pragma GCC unroll 16
+  for (int64_t line = 0; line < bytes; line += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T1);
+}
+
 // Eight lanes of a tail panel: all ones where a row is.
 inline __m256i lane_mask(int lanes) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
+
+// What a record says of all its groups.
+struct RecordHead {
+  __m256 scale;
+  __m256 bias;    // where the form has one; what minima are multiplied by in the super forms
+  SubScales sub;  // where kPacksScales
+};
 
 struct Group {
   __m256 scale;
@@ -149,7 +166,7 @@ struct Lanes {
   __m256i mask;
 
   Lanes(int lanes, int first_row)
-      : count(lanes),
+      : count(full ? 16 : lanes),
         first(first_row),
         here(lanes - first_row < 8 ? lanes - first_row : 8),
         mask(lane_mask(here)) {}
@@ -181,75 +198,24 @@ struct Lanes {
     return _mm_load_si128(reinterpret_cast<const __m128i*>(padded));
   }
   inline __m256i unsigned_bytes(const byte_t* at) const { return _mm256_cvtepu8_epi32(bytes(at)); }
-  inline __m256i signed_bytes(const byte_t* at) const { return _mm256_cvtepi8_epi32(bytes(at)); }
+  // Sub-scales, as floats.
+  inline __m256 signed_bytes(const void* at) const {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes(static_cast<const byte_t*>(at))));
+  }
 };
 
-inline __m256i shift_right(__m256i words, int bits) {
-  return _mm256_srl_epi16(words, _mm_cvtsi32_si128(bits));
-}
-
-// The 6-bit scale and minimum of sub-block j, out of 12 packed planes (core/dequantise.cc has the bits).
+// The scale of IQ4_XS's group j, less 32: low bits in four planes of bytes, top bits in one of words.
 template <bool full>
-inline void load_sub_scales(const byte_t* packed, int j, const Lanes<full>& lanes, Group& group) {
-  const auto plane = [&](int i) { return lanes.unsigned_bytes(packed + i * lanes.count); };
-  __m256i scale, minimum;
-  if (j < 4) {
-    const __m256i low_six = _mm256_set1_epi32(63);
-    scale = _mm256_and_si256(plane(j), low_six);
-    minimum = _mm256_and_si256(plane(j + 4), low_six);
-  } else {
-    const __m256i both = plane(j + 4), low_four = _mm256_set1_epi32(15), top_two = _mm256_set1_epi32(48);
-    scale = _mm256_or_si256(_mm256_and_si256(both, low_four),
-                            _mm256_and_si256(_mm256_srli_epi32(plane(j - 4), 2), top_two));
-    minimum = _mm256_or_si256(_mm256_srli_epi32(both, 4),
-                              _mm256_and_si256(_mm256_srli_epi32(plane(j), 2), top_two));
-  }
-  group.scale = _mm256_mul_ps(group.scale, _mm256_cvtepi32_ps(scale));
-  group.bias =
-      _mm256_mul_ps(group.bias, _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_setzero_si256(), minimum)));
-}
-
-// A 4-bit scale (low) and minimum (high) for each half of group j.
-template <bool full>
-inline void load_half_scales_and_minima(const byte_t* pairs, int j, const Lanes<full>& lanes, Group& group) {
-  const __m256i low = _mm256_set1_epi32(15);
-  const __m256i first = lanes.unsigned_bytes(pairs + 2 * j * lanes.count);
-  const __m256i second = lanes.unsigned_bytes(pairs + (2 * j + 1) * lanes.count);
-  const auto minimum = [](__m256i pair) {
-    return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_setzero_si256(), _mm256_srli_epi32(pair, 4)));
+inline __attribute__((always_inline)) __m256 split_scale(const byte_t* planes, int j,
+                                                         const Lanes<full>& lanes) {
+  const auto field = [](__m256i dwords, int shift, int mask) __attribute__((always_inline)) {
+    const __m256i shifted = _mm256_srlv_epi32(dwords, _mm256_set1_epi32(shift));
+    return _mm256_and_si256(shifted, _mm256_set1_epi32(mask));
   };
-  const __m256 unit = group.scale, minimum_unit = group.bias;
-  group.scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(_mm256_and_si256(first, low)));
-  group.second_scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(_mm256_and_si256(second, low)));
-  group.bias = _mm256_mul_ps(minimum_unit, minimum(first));
-  group.second_bias = _mm256_mul_ps(minimum_unit, minimum(second));
-}
-
-// `mask`'s bits from bit `shift` of every dword.
-inline __m256i dword_field(__m256i dwords, int shift, int mask) {
-  return _mm256_and_si256(_mm256_srl_epi32(dwords, _mm_cvtsi32_si128(shift)), _mm256_set1_epi32(mask));
-}
-
-// unit · (a scale of four low and two high bits, less 32)
-inline __m256 six_bit_scale(__m256 unit, __m256i bottom, __m256i top) {
+  const __m256i top = field(_mm256_cvtepu16_epi32(lanes.words(planes)), 2 * j, 3);
+  const __m256i bottom = field(lanes.unsigned_bytes(planes + (2 + j / 2) * lanes.count), j % 2 * 4, 15);
   const __m256i scale = _mm256_or_si256(bottom, _mm256_slli_epi32(top, 4));
-  return _mm256_mul_ps(unit, _mm256_cvtepi32_ps(_mm256_sub_epi32(scale, _mm256_set1_epi32(32))));
-}
-
-// The scale of sub-block s of 16 columns, out of 12 packed planes.
-template <bool full>
-inline __m256 half_scale(const byte_t* packed, int s, const Lanes<full>& lanes, __m256 unit) {
-  const auto plane = [&](int i) { return lanes.unsigned_bytes(packed + i * lanes.count); };
-  return six_bit_scale(unit, dword_field(plane(s % 8), s / 8 * 4, 15),
-                       dword_field(plane(8 + s % 4), s / 4 * 2, 3));
-}
-
-// The scale of group j: top bits in a plane of words, low bits in four of bytes.
-template <bool full>
-inline __m256 split_scale(const byte_t* planes, int j, const Lanes<full>& lanes, __m256 unit) {
-  const __m256i top = _mm256_cvtepu16_epi32(lanes.words(planes));
-  const __m256i bottom = lanes.unsigned_bytes(planes + (2 + j / 2) * lanes.count);
-  return six_bit_scale(unit, dword_field(bottom, j % 2 * 4, 15), dword_field(top, 2 * j, 3));
+  return _mm256_cvtepi32_ps(_mm256_sub_epi32(scale, _mm256_set1_epi32(32)));
 }
 
 // 2^(exponent − 128); the smallest two are subnormal.
@@ -263,7 +229,8 @@ inline __m256 load_exponents(const byte_t* at, const Lanes<full>& lanes) {
 }
 
 template <bool full>
-inline void load_nibbles(const byte_t* codes, const Lanes<full>& lanes, Group& group) {
+inline __attribute__((always_inline)) void load_nibbles(const byte_t* codes, const Lanes<full>& lanes,
+                                                        Group& group) {
   const __m256i low = _mm256_set1_epi8(15);
 #pragma GCC unroll 4
   for (int q = 0; q < 4; ++q) {
@@ -275,11 +242,13 @@ inline void load_nibbles(const byte_t* codes, const Lanes<full>& lanes, Group& g
 
 // `mask`'s bits from bit `shift` of every byte of a run.
 template <bool full>
-inline void load_fields(const byte_t* run, int shift, int mask, const Lanes<full>& lanes, Group& group) {
+inline __attribute__((always_inline)) void load_fields(const byte_t* run, int shift, int mask,
+                                                       const Lanes<full>& lanes, Group& group) {
   const __m256i field = _mm256_set1_epi8(static_cast<char>(mask));
 #pragma GCC unroll 8
   for (int q = 0; q < 8; ++q) {
-    group.quads[q] = _mm256_and_si256(shift_right(lanes.dwords(run + 4 * q * lanes.count), shift), field);
+    group.quads[q] =
+        _mm256_and_si256(_mm256_srli_epi16(lanes.dwords(run + 4 * q * lanes.count), shift), field);
   }
 }
 
@@ -289,17 +258,8 @@ inline __m256i add_where_set(__m256i codes, __m256i quad, __m256i wanted, int va
   return _mm256_or_si256(codes, _mm256_and_si256(set, _mm256_set1_epi8(static_cast<char>(value))));
 }
 
-// Adds `value` to the codes whose bit j in a run is set.
-template <bool full>
-inline void add_top_bits(const byte_t* run, int j, int value, const Lanes<full>& lanes, Group& group) {
-  const __m256i bit = _mm256_set1_epi8(static_cast<char>(1 << j));
-#pragma GCC unroll 8
-  for (int q = 0; q < 8; ++q)
-    group.quads[q] = add_where_set(group.quads[q], lanes.dwords(run + 4 * q * lanes.count), bit, value);
-}
-
 // Adds 16 to the codes whose bit is set in their lane's dword: bit k is column k's.
-inline void add_fifth_bits(__m256i dwords, Group& group) {
+inline __attribute__((always_inline)) void add_fifth_bits(__m256i dwords, Group& group) {
   const __m256i first_bytes =
       _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
 #pragma GCC unroll 8
@@ -317,6 +277,19 @@ inline __m256i put_field(__m256i codes, __m256i plane, int mask) {
   if constexpr (from > to) moved = _mm256_srli_epi16(plane, from - to);
   if constexpr (from < to) moved = _mm256_slli_epi16(plane, to - from);
   return _mm256_or_si256(codes, _mm256_and_si256(moved, _mm256_set1_epi8(static_cast<char>(mask))));
+}
+
+// The bits that stand at `from` in each code's byte of a run, put in at `to`; `mask` is where they go.
+template <bool full>
+inline __attribute__((always_inline)) void put_run(const byte_t* run, int from, int to, int mask,
+                                                   const Lanes<full>& lanes, Group& group) {
+  const __m256i field = _mm256_set1_epi8(static_cast<char>(mask));
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) {
+    const __m256i quad = lanes.dwords(run + 4 * q * lanes.count);
+    const __m256i moved = from < to ? _mm256_slli_epi16(quad, to - from) : _mm256_srli_epi16(quad, from - to);
+    group.quads[q] = _mm256_or_si256(group.quads[q], _mm256_and_si256(moved, field));
+  }
 }
 
 // Two bits of each code, from two planes, put in at `to`.
@@ -348,33 +321,29 @@ inline void put_ones(const byte_t* plane_at, const Lanes<full>& lanes, Group& gr
   quads[7] = put_field<7, to>(quads[7], plane, 1 << to);
 }
 
-// Group j of a record of an affine form.
-template <LinearForm form, bool full>
-inline void load_affine(const byte_t* record, int j, ScaleType scales, const Lanes<full>& lanes,
-                        Group& group) {
-  constexpr int kBits = kAffineBits<form>;
-  const int n = lanes.count, scale_row = scale_bytes(scales) * n;
-  group.scale = lanes.scales(record, scales);
-  group.bias = lanes.scales(record + scale_row, scales);
-  const byte_t* codes = record + 2 * scale_row + j * 4 * kBits * n;
-  if constexpr (kBits == 8) {
+// The codes of 32 columns of an affine form; those of 8 bits are made signed.
+template <int bits, bool full>
+inline __attribute__((always_inline)) void load_planes(const byte_t* codes, const Lanes<full>& lanes,
+                                                       Group& group) {
+  const int n = lanes.count;
+  if constexpr (bits == 8) {
     const __m256i zero = _mm256_set1_epi8(static_cast<char>(0x80));
 #pragma GCC unroll 8
     for (int q = 0; q < 8; ++q) group.quads[q] = _mm256_xor_si256(lanes.dwords(codes + 4 * q * n), zero);
-  } else if constexpr (kBits >= 4) {
+  } else if constexpr (bits >= 4) {
     load_nibbles(codes, lanes, group);
   } else {
 #pragma GCC unroll 8
     for (int q = 0; q < 8; ++q) group.quads[q] = _mm256_setzero_si256();
     put_pairs<0>(codes, lanes, group);
   }
-  if constexpr (kBits == 3) put_ones<2>(codes + 8 * n, lanes, group);
-  if constexpr (kBits == 5) put_ones<4>(codes + 16 * n, lanes, group);
-  if constexpr (kBits == 6) put_pairs<4>(codes + 16 * n, lanes, group);
+  if constexpr (bits == 3) put_ones<2>(codes + 8 * n, lanes, group);
+  if constexpr (bits == 5) put_ones<4>(codes + 16 * n, lanes, group);
+  if constexpr (bits == 6) put_pairs<4>(codes + 16 * n, lanes, group);
 }
 
 // Codes become the levels that they stand for, plus `zero`.
-inline void look_up(const int8_t (&levels)[16], int zero, Group& group) {
+inline __attribute__((always_inline)) void look_up(const int8_t (&levels)[16], int zero, Group& group) {
   const __m128i signed_levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(levels));
   const __m256i table =
       _mm256_broadcastsi128_si256(_mm_add_epi8(signed_levels, _mm_set1_epi8(static_cast<char>(zero))));
@@ -382,89 +351,84 @@ inline void look_up(const int8_t (&levels)[16], int zero, Group& group) {
   for (int q = 0; q < 8; ++q) group.quads[q] = _mm256_shuffle_epi8(table, group.quads[q]);
 }
 
-// Group j of a record in the forms whose codes are not whole nibbles or bytes: scales first.
+// The scales that all groups of a record share, which are of type `type` in the affine forms.
 template <LinearForm form, bool full>
-inline void load_odd_codes(const byte_t* record, int j, const Lanes<full>& lanes, Group& group) {
+inline __attribute__((always_inline)) void load_head(const byte_t* record, ScaleType type,
+                                                     const Lanes<full>& lanes, RecordHead& head) {
   const int n = lanes.count;
-  if constexpr (form == LinearForm::kCodes5 || form == LinearForm::kCodes5Bias) {
-    const byte_t* fifth = record + (Codes<form>::kBias ? 4 : 2) * n;
-    load_nibbles(fifth + 4 * n, lanes, group);
-    add_fifth_bits(lanes.dwords(fifth), group);
-  } else if constexpr (form == LinearForm::kCodes5Super) {
-    load_sub_scales(record + 4 * n, j, lanes, group);
-    load_fields(record + (48 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
-    add_top_bits(record + 16 * n, j, 16, lanes, group);
-  } else if constexpr (form == LinearForm::kCodes2Super) {
-    load_half_scales_and_minima(record + 4 * n, j, lanes, group);
-    load_fields(record + (20 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
+  if constexpr (kIsAffine<form>) {
+    head.scale = lanes.scales(record, type);
+    head.bias = lanes.scales(record + scale_bytes(type) * n, type);
+  } else if constexpr (form == LinearForm::kLevelsFp4) {
+    head.scale = load_exponents(record, lanes);
   } else {
-    const __m256 unit = group.scale;
-    group.scale = half_scale(record + 2 * n, 2 * j, lanes, unit);
-    group.second_scale = half_scale(record + 2 * n, 2 * j + 1, lanes, unit);
-    load_fields(record + (46 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
-    add_top_bits(record + 14 * n, j, 4, lanes, group);
+    head.scale = lanes.halves(record);
+    if constexpr (Codes<form>::kBias) head.bias = lanes.halves(record + 2 * n);
+    if constexpr (Codes<form>::kBias && Codes<form>::kGroups == 8)
+      head.bias = _mm256_xor_ps(head.bias, _mm256_set1_ps(-0.0f));
   }
+  if constexpr (kPacksScales<form>) unpack_sub_scales<form>(record, n, head.sub);
 }
 
-// Group j of a record in the forms with a table of levels.
+// The scales of group j.
 template <LinearForm form, bool full>
-inline void load_levels(const byte_t* record, int j, const Lanes<full>& lanes, Group& group) {
+inline __attribute__((always_inline)) void load_scales(const byte_t* record, int j, const RecordHead& head,
+                                                       const Lanes<full>& lanes, Group& group) {
   const int n = lanes.count;
-  if constexpr (form == LinearForm::kLevelsFp4) {
-    group.scale = load_exponents(record, lanes);
-    load_nibbles(record + n, lanes, group);
-    look_up(kFp4Levels, Codes<form>::kZero, group);
-  } else {
-    group.scale = lanes.halves(record);
-    constexpr bool kSuper = form == LinearForm::kLevelsSuper;
-    if constexpr (kSuper) group.scale = split_scale(record + 2 * n, j, lanes, group.scale);
-    load_nibbles(record + (kSuper ? 8 + 16 * j : 2) * n, lanes, group);
-    look_up(kIq4Levels, Codes<form>::kZero, group);
-  }
-}
-
-template <LinearForm form>
-constexpr bool kHasLevels =
-    form == LinearForm::kLevels || form == LinearForm::kLevelsSuper || form == LinearForm::kLevelsFp4;
-
-// Group j of a record, whose scales are `scales` in the affine forms.
-template <LinearForm form, bool full>
-inline void load_group(const byte_t* record, int j, ScaleType scales, const Lanes<full>& lanes,
-                       Group& group) {
-  if constexpr (kHasLevels<form>) return load_levels<form>(record, j, lanes, group);
-  if constexpr (kAffineBits < form >> 0) return load_affine<form>(record, j, scales, lanes, group);
-  const int n = lanes.count;
-  const __m256i low = _mm256_set1_epi8(15);
-  group.scale = lanes.halves(record);
-  if constexpr (Codes<form>::kBias) group.bias = lanes.halves(record + 2 * n);
-  if constexpr (form == LinearForm::kCodes8) {
-    const __m256i zero = _mm256_set1_epi8(static_cast<char>(0x80));
-#pragma GCC unroll 8
-    for (int q = 0; q < 8; ++q)
-      group.quads[q] = _mm256_xor_si256(lanes.dwords(record + (2 + 4 * q) * n), zero);
-  } else if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
-    load_nibbles(record + (Codes<form>::kBias ? 4 : 2) * n, lanes, group);
-  } else if constexpr (form == LinearForm::kCodes4Super) {
-    load_sub_scales(record + 4 * n, j, lanes, group);
-    load_fields(record + (16 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
-  } else if constexpr (form != LinearForm::kCodes6Super) {
-    load_odd_codes<form>(record, j, lanes, group);
-  } else {
-    const byte_t* sub_scales = record + (2 + 2 * j) * n;
-    const __m256 unit = group.scale;
-    group.scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(lanes.signed_bytes(sub_scales)));
-    group.second_scale = _mm256_mul_ps(unit, _mm256_cvtepi32_ps(lanes.signed_bytes(sub_scales + n)));
-    const int half = j / 4, run = j % 4;
-    const byte_t* bottom = record + (18 + (half * 2 + run % 2) * 32) * n;
-    const byte_t* top = record + (18 + 128 + half * 32) * n;
-    const __m256i two = _mm256_set1_epi8(3);
-#pragma GCC unroll 8
-    for (int q = 0; q < 8; ++q) {
-      const __m256i four_bits =
-          _mm256_and_si256(shift_right(lanes.dwords(bottom + 4 * q * n), run / 2 * 4), low);
-      const __m256i two_bits = _mm256_and_si256(shift_right(lanes.dwords(top + 4 * q * n), run * 2), two);
-      group.quads[q] = _mm256_or_si256(four_bits, _mm256_slli_epi16(two_bits, 4));
+  group.scale = head.scale;
+  if constexpr (Codes<form>::kBias) group.bias = head.bias;
+  if constexpr (Codes<form>::kHalves) {
+    const void* scales = kPacksScales<form> ? static_cast<const void*>(head.sub.scale) : record + 2 * n;
+    const auto* at = static_cast<const byte_t*>(scales) + 2 * j * n;
+    group.scale = _mm256_mul_ps(head.scale, lanes.signed_bytes(at));
+    group.second_scale = _mm256_mul_ps(head.scale, lanes.signed_bytes(at + n));
+    if constexpr (Codes<form>::kBias) {
+      group.bias = _mm256_mul_ps(head.bias, lanes.signed_bytes(head.sub.minimum + 2 * j * n));
+      group.second_bias = _mm256_mul_ps(head.bias, lanes.signed_bytes(head.sub.minimum + (2 * j + 1) * n));
     }
+  } else if constexpr (form == LinearForm::kLevelsSuper) {
+    group.scale = _mm256_mul_ps(head.scale, split_scale(record + 2 * n, j, lanes));
+  } else if constexpr (kPacksScales<form>) {
+    group.scale = _mm256_mul_ps(head.scale, lanes.signed_bytes(head.sub.scale + j * n));
+    if constexpr (Codes<form>::kBias)
+      group.bias = _mm256_mul_ps(head.bias, lanes.signed_bytes(head.sub.minimum + j * n));
+  }
+}
+
+// The codes of group j.
+template <LinearForm form, bool full>
+inline __attribute__((always_inline)) void load_codes(const byte_t* record, int j, ScaleType type,
+                                                      const Lanes<full>& lanes, Group& group) {
+  const int n = lanes.count;
+  constexpr int kScaleBytes = Codes<form>::kBias ? 4 : 2;  // of fp16
+  if constexpr (kIsAffine<form>) {
+    load_planes<kAffineBits<form>>(record + (2 * scale_bytes(type) + 4 * kAffineBits<form> * j) * n, lanes,
+                                   group);
+  } else if constexpr (form == LinearForm::kCodes8) {
+    load_planes<8>(record + 2 * n, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
+    load_nibbles(record + kScaleBytes * n, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes5 || form == LinearForm::kCodes5Bias) {
+    load_nibbles(record + (kScaleBytes + 4) * n, lanes, group);
+    add_fifth_bits(lanes.dwords(record + kScaleBytes * n), group);
+  } else if constexpr (form == LinearForm::kCodes4Super) {
+    load_fields(record + (16 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes5Super) {
+    load_fields(record + (48 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
+    put_ones<4>(record + (16 + 4 * j) * n, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes2Super) {
+    load_fields(record + (20 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes3Super) {
+    load_fields(record + (46 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
+    put_ones<2>(record + (14 + 4 * j) * n, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes6Super) {
+    const int half = j / 4, run = j % 4;
+    load_fields(record + (18 + (half * 2 + run % 2) * 32) * n, run / 2 * 4, 15, lanes, group);
+    put_run(record + (18 + 128 + half * 32) * n, 2 * run, 4, 48, lanes, group);
+  } else {
+    constexpr bool kFp4 = form == LinearForm::kLevelsFp4, kSuper = form == LinearForm::kLevelsSuper;
+    load_nibbles(record + (kFp4 ? 1 : kSuper ? 8 + 16 * j : 2) * n, lanes, group);
+    look_up(kFp4 ? kFp4Levels : kIq4Levels, Codes<form>::kZero, group);
   }
 }
 
@@ -492,59 +456,82 @@ inline __m256i dots(const Group& group, const int* x) {
   return sum;
 }
 
+// What a group of 32 columns adds to the sums of M input rows.
+template <LinearForm form, int M>
+inline __attribute__((always_inline)) void add_group(const Group& group, const byte_t* x, __m256 sums[M]) {
+  using Form = Codes<form>;
+  const float* scales = reinterpret_cast<const float*>(x + M * kGroup);
+  const float* code_sums = scales + M;
+  const int* negated = reinterpret_cast<const int*>(code_sums + M);
+  const int* negated_first = negated + M;
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) {
+    const int* codes = reinterpret_cast<const int*>(x + m * kGroup);
+    const __m256 input_scale = _mm256_set1_ps(scales[m]);
+    if constexpr (Form::kHalves) {
+      const __m256i first_sum = _mm256_set1_epi32(negated_first[m]);
+      const __m256i second_sum = _mm256_sub_epi32(_mm256_set1_epi32(negated[m]), first_sum);
+      __m256i first = dots<Form::kBits, 0, 4>(group, codes), second = dots<Form::kBits, 4, 8>(group, codes);
+      if constexpr (Form::kZero != 0) {
+        constexpr int kShift = __builtin_ctz(Form::kZero);  // a power of two
+        first = _mm256_add_epi32(first, _mm256_slli_epi32(first_sum, kShift));
+        second = _mm256_add_epi32(second, _mm256_slli_epi32(second_sum, kShift));
+      }
+      sums[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(first), _mm256_mul_ps(group.scale, input_scale), sums[m]);
+      sums[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(second), _mm256_mul_ps(group.second_scale, input_scale),
+                                sums[m]);
+      if constexpr (Form::kBias) {
+        // bias · first + second bias · second = (bias − second bias) · first + second bias · both
+        const __m256 first_codes = _mm256_mul_ps(input_scale, _mm256_cvtepi32_ps(first_sum));
+        sums[m] = _mm256_fnmadd_ps(_mm256_sub_ps(group.bias, group.second_bias), first_codes, sums[m]);
+        sums[m] = _mm256_fmadd_ps(group.second_bias, _mm256_set1_ps(code_sums[m]), sums[m]);
+      }
+    } else {
+      __m256i exact = dots<Form::kBits, 0, 8>(group, codes);
+      if constexpr (Form::kZero != 0) {
+        exact = _mm256_add_epi32(exact, _mm256_set1_epi32(Form::kZero * negated[m]));
+      }
+      sums[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(exact), _mm256_mul_ps(group.scale, input_scale), sums[m]);
+      if constexpr (Form::kBias) sums[m] = _mm256_fmadd_ps(group.bias, _mm256_set1_ps(code_sums[m]), sums[m]);
+    }
+  }
+}
+
 // Eight rows of a panel times M input rows.
 template <LinearForm form, int M, bool full>
 inline void multiply_half(const Panel<form>& panel, const Lanes<full>& lanes, const byte_t* x,
                           __m256 sums[M]) {
-  using Form = Codes<form>;
-  const int64_t group_bytes = panel.row_bytes() * lanes.count / panel.record_groups();
+  const int record_groups = panel.record_groups();
+  const int64_t record_bytes = int64_t{panel.row_bytes()} * lanes.count,
+                group_bytes = record_bytes / record_groups;
   const byte_t* ahead = panel.data + kPrefetchBytes;
+  __m256 total[M];
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) sums[m] = _mm256_setzero_ps();
-  GroupPlace<form> place{panel.data};
-  for (int64_t g = 0; g < panel.groups; ++g, x += kInt8GroupBytes * M, place.step(panel, lanes.count)) {
+  for (int m = 0; m < M; ++m) total[m] = _mm256_setzero_ps();
+  RecordHead head;
+  const byte_t* record = panel.data;
+  const auto step = [&](int j) __attribute__((always_inline)) {
     Group group;
-    load_group<form, full>(place.record, place.index, panel.scales, lanes, group);
-    if (lanes.first == 0) {
-      for (int64_t line = 0; line < group_bytes; line += 64)
-        _mm_prefetch(reinterpret_cast<const char*>(ahead + g * group_bytes + line), _MM_HINT_T1);
-    }
-    const float* scales = reinterpret_cast<const float*>(x + M * kGroup);
-    const float* code_sums = scales + M;
-    const int* negated = reinterpret_cast<const int*>(code_sums + M);
-    const int* negated_first = negated + M;
+    load_scales<form, full>(record, j, head, lanes, group);
+    load_codes<form, full>(record, j, panel.scales, lanes, group);
+    if (lanes.first == 0) prefetch<form>(ahead, group_bytes);
+    add_group<form, M>(group, x, total);
+    x += kInt8GroupBytes * M;
+    ahead += group_bytes;
+  };
+  for (int64_t g = 0; g < panel.groups; g += record_groups, record += record_bytes) {
+    load_head<form, full>(record, panel.scales, lanes, head);
+    if constexpr (full && M == 2 && !kIsAffine<form>) {
+      // One row, decode's usual step: which bits of a record are whose is known to the compiler.
 #pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
-      const int* codes = reinterpret_cast<const int*>(x + m * kGroup);
-      const __m256 input_scale = _mm256_set1_ps(scales[m]);
-      if constexpr (Form::kHalves) {
-        const int negated_second = negated[m] - negated_first[m];
-        const __m256i first = _mm256_add_epi32(dots<Form::kBits, 0, 4>(group, codes),
-                                               _mm256_set1_epi32(Form::kZero * negated_first[m]));
-        const __m256i second = _mm256_add_epi32(dots<Form::kBits, 4, 8>(group, codes),
-                                                _mm256_set1_epi32(Form::kZero * negated_second));
-        sums[m] =
-            _mm256_fmadd_ps(_mm256_cvtepi32_ps(first), _mm256_mul_ps(group.scale, input_scale), sums[m]);
-        sums[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(second), _mm256_mul_ps(group.second_scale, input_scale),
-                                  sums[m]);
-        if constexpr (Form::kBias) {
-          const float first_sum = -scales[m] * static_cast<float>(negated_first[m]);
-          const float second_sum = -scales[m] * static_cast<float>(negated_second);
-          sums[m] = _mm256_fmadd_ps(group.bias, _mm256_set1_ps(first_sum), sums[m]);
-          sums[m] = _mm256_fmadd_ps(group.second_bias, _mm256_set1_ps(second_sum), sums[m]);
-        }
-      } else {
-        __m256i exact = dots<Form::kBits, 0, 8>(group, codes);
-        if constexpr (Form::kZero != 0) {
-          exact = _mm256_add_epi32(exact, _mm256_set1_epi32(Form::kZero * negated[m]));
-        }
-        sums[m] =
-            _mm256_fmadd_ps(_mm256_cvtepi32_ps(exact), _mm256_mul_ps(group.scale, input_scale), sums[m]);
-        if constexpr (Form::kBias)
-          sums[m] = _mm256_fmadd_ps(group.bias, _mm256_set1_ps(code_sums[m]), sums[m]);
-      }
+      for (int j = 0; j < Codes<form>::kGroups; ++j) step(j);
+    } else {
+#pragma GCC unroll 1
+      for (int j = 0; j < record_groups; ++j) step(j);
     }
   }
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) sums[m] = total[m];
 }
 
 // Adds the bias and stores a row's 8 outputs, or the first few.

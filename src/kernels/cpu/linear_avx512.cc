@@ -26,7 +26,12 @@ namespace {
 // L1 2 KB ahead 293, 4 KB 346, 8 KB 381; into L2 8 KB ahead 388, 16 KB 381, 64 KB 337.
 constexpr int64_t kPrefetchBytes = 12288;
 
-inline void prefetch(const byte_t* at, int64_t bytes) {
+// A group's lines; of the affine forms, whose groups have part of a record's scales too, a line more than
+// codes.
+template <LinearForm form>
+inline __attribute__((always_inline)) void prefetch(const byte_t* at, int64_t group_bytes) {
+  const int64_t bytes = kIsAffine<form> ? 64 * (kAffineBits<form> + 1) : group_bytes;
+#pragma GCC unroll 16
   for (int64_t line = 0; line < bytes; line += 64)
     _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T1);
 }
@@ -39,60 +44,81 @@ inline __m512i dots(const Group& group, const int* x, __m512i sum) {
   return sum;
 }
 
+// What a group of 32 columns adds to the sums of M input rows.
+template <LinearForm form, int M>
+inline __attribute__((always_inline)) void add_group(const Group& group, const byte_t* x, __m512 sums[M]) {
+  using Form = Codes<form>;
+  const __m512i zero = _mm512_setzero_si512();
+  const float* scales = reinterpret_cast<const float*>(x + M * kGroup);
+  const float* code_sums = scales + M;
+  const int* negated = reinterpret_cast<const int*>(code_sums + M);
+  const int* negated_first = negated + M;
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) {
+    const int* codes = reinterpret_cast<const int*>(x + m * kGroup);
+    const __m512 input_scale = _mm512_set1_ps(scales[m]);
+    if constexpr (Form::kHalves) {
+      const __m512i first_sum = _mm512_set1_epi32(negated_first[m]);
+      const __m512i second_sum = _mm512_sub_epi32(_mm512_set1_epi32(negated[m]), first_sum);
+      __m512i first = zero, second = zero;
+      if constexpr (Form::kZeroShift > 0) {
+        first = _mm512_slli_epi32(first_sum, Form::kZeroShift);
+        second = _mm512_slli_epi32(second_sum, Form::kZeroShift);
+      }
+      sums[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots<0, 4>(group, codes, first)),
+                                _mm512_mul_ps(group.scale, input_scale), sums[m]);
+      sums[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots<4, 8>(group, codes, second)),
+                                _mm512_mul_ps(group.second_scale, input_scale), sums[m]);
+      if constexpr (Form::kBias) {
+        // bias · first + second bias · second = (bias − second bias) · first + second bias · both
+        const __m512 first_codes = _mm512_mul_ps(input_scale, _mm512_cvtepi32_ps(first_sum));
+        sums[m] = _mm512_fnmadd_ps(_mm512_sub_ps(group.bias, group.second_bias), first_codes, sums[m]);
+        sums[m] = _mm512_fmadd_ps(group.second_bias, _mm512_set1_ps(code_sums[m]), sums[m]);
+      }
+    } else {
+      __m512i sum = zero;
+      if constexpr (Form::kZeroShift > 0)
+        sum = _mm512_slli_epi32(_mm512_set1_epi32(negated[m]), Form::kZeroShift);
+      if constexpr (M < 4) {  // two chains: the dots of one row are all there is to overlap
+        sum = _mm512_add_epi32(dots<0, 4>(group, codes, sum), dots<4, 8>(group, codes, zero));
+      } else {
+        sum = dots<0, 8>(group, codes, sum);
+      }
+      sums[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(group.scale, input_scale), sums[m]);
+      if constexpr (Form::kBias) sums[m] = _mm512_fmadd_ps(group.bias, _mm512_set1_ps(code_sums[m]), sums[m]);
+    }
+  }
+}
+
 // One panel times M input rows.
 template <LinearForm form, int M, bool full>
 inline void multiply_panel(const Panel<form>& panel, Lanes<full> lanes, const byte_t* x, __m512 sums[M]) {
-  using Form = Codes<form>;
-  const int64_t group_bytes = panel.row_bytes() * 16 / panel.record_groups();
+  const int record_groups = panel.record_groups();
+  const int64_t record_bytes = int64_t{panel.row_bytes()} * lanes.count,
+                group_bytes = record_bytes / record_groups;
   const byte_t* ahead = panel.data + kPrefetchBytes;
-  const __m512i zero = _mm512_setzero_si512();
   __m512 total[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) total[m] = _mm512_setzero_ps();
-  GroupPlace<form> place{panel.data};
-  for (int64_t g = 0; g < panel.groups; ++g, x += kInt8GroupBytes * M, place.step(panel, lanes.count)) {
+  RecordHead head;
+  const byte_t* record = panel.data;
+  const auto step = [&](int j) __attribute__((always_inline)) {
     Group group;
-    load_group<form, full>(place.record, place.index, panel.scales, lanes, group);
-    if constexpr (full) prefetch(ahead + g * group_bytes, group_bytes);
-    const float* scales = reinterpret_cast<const float*>(x + M * kGroup);
-    const float* code_sums = scales + M;
-    const int* negated = reinterpret_cast<const int*>(code_sums + M);
-    const int* negated_first = negated + M;
+    load_group<form, full>(record, j, panel.scales, head, lanes, group);
+    if constexpr (full) prefetch<form>(ahead, group_bytes);
+    add_group<form, M>(group, x, total);
+    x += kInt8GroupBytes * M;
+    ahead += group_bytes;
+  };
+  for (int64_t g = 0; g < panel.groups; g += record_groups, record += record_bytes) {
+    load_head<form, full>(record, panel.scales, lanes, head);
+    if constexpr (full && M == 2 && !kIsAffine<form>) {
+      // One row, decode's usual step: which bits of a record are whose is known to the compiler.
 #pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
-      const int* codes = reinterpret_cast<const int*>(x + m * kGroup);
-      const __m512 input_scale = _mm512_set1_ps(scales[m]);
-      if constexpr (Form::kHalves) {
-        const int negated_second = negated[m] - negated_first[m];
-        __m512i first = zero, second = zero;
-        if constexpr (Form::kZeroShift > 0) {
-          first = _mm512_slli_epi32(_mm512_set1_epi32(negated_first[m]), Form::kZeroShift);
-          second = _mm512_slli_epi32(_mm512_set1_epi32(negated_second), Form::kZeroShift);
-        }
-        total[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots<0, 4>(group, codes, first)),
-                                   _mm512_mul_ps(group.scale, input_scale), total[m]);
-        total[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots<4, 8>(group, codes, second)),
-                                   _mm512_mul_ps(group.second_scale, input_scale), total[m]);
-        if constexpr (Form::kBias) {
-          const float first_sum = -scales[m] * static_cast<float>(negated_first[m]);
-          const float second_sum = -scales[m] * static_cast<float>(negated_second);
-          total[m] = _mm512_fmadd_ps(group.bias, _mm512_set1_ps(first_sum), total[m]);
-          total[m] = _mm512_fmadd_ps(group.second_bias, _mm512_set1_ps(second_sum), total[m]);
-        }
-      } else {
-        __m512i sum = zero;
-        if constexpr (Form::kZeroShift > 0)
-          sum = _mm512_slli_epi32(_mm512_set1_epi32(negated[m]), Form::kZeroShift);
-        if constexpr (M < 4) {  // two chains: the dots of one row are all there is to overlap
-          sum = _mm512_add_epi32(dots<0, 4>(group, codes, sum), dots<4, 8>(group, codes, zero));
-        } else {
-          sum = dots<0, 8>(group, codes, sum);
-        }
-        total[m] =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(group.scale, input_scale), total[m]);
-        if constexpr (Form::kBias)
-          total[m] = _mm512_fmadd_ps(group.bias, _mm512_set1_ps(code_sums[m]), total[m]);
-      }
+      for (int j = 0; j < Codes<form>::kGroups; ++j) step(j);
+    } else {
+#pragma GCC unroll 1
+      for (int j = 0; j < record_groups; ++j) step(j);
     }
   }
 #pragma GCC unroll 8

@@ -109,6 +109,13 @@ struct Codes<LinearForm::kAffine8> : AffineCodes {};
 
 #include "kernels/cpu/linear_panel_inl.h"
 
+// What a record says of all its groups.
+struct RecordHead {
+  __m512 scale;
+  __m512 bias;    // where the form has one; what minima are multiplied by in the super forms
+  SubScales sub;  // where kPacksScales
+};
+
 struct Group {
   __m512 scale;
   __m512 second_scale;  // of columns 16..31, where the form has halves
@@ -145,71 +152,23 @@ struct Lanes {
     return _mm_maskz_loadu_epi8(mask, at);
   }
   inline __m512i unsigned_bytes(const byte_t* at) const { return _mm512_cvtepu8_epi32(bytes(at)); }
-  inline __m512i signed_bytes(const byte_t* at) const { return _mm512_cvtepi8_epi32(bytes(at)); }
+  // Sub-scales, as floats.
+  inline __m512 signed_bytes(const void* at) const {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes(static_cast<const byte_t*>(at))));
+  }
 };
 
-// The 6-bit scale and minimum of sub-block j, out of 12 packed planes (core/dequantise.cc has the bits).
+// The scale of IQ4_XS's group j, less 32: low bits in four planes of bytes, top bits in one of words.
 template <bool full>
-inline void load_sub_scales(const byte_t* packed, int j, Lanes<full> lanes, Group& group) {
-  const auto plane = [&](int i) { return lanes.unsigned_bytes(packed + i * lanes.count); };
-  __m512i scale, minimum;
-  if (j < 4) {
-    const __m512i low_six = _mm512_set1_epi32(63);
-    scale = _mm512_and_si512(plane(j), low_six);
-    minimum = _mm512_and_si512(plane(j + 4), low_six);
-  } else {
-    const __m512i both = plane(j + 4), low_four = _mm512_set1_epi32(15), top_two = _mm512_set1_epi32(48);
-    scale = _mm512_or_si512(_mm512_and_si512(both, low_four),
-                            _mm512_and_si512(_mm512_srli_epi32(plane(j - 4), 2), top_two));
-    minimum = _mm512_or_si512(_mm512_srli_epi32(both, 4),
-                              _mm512_and_si512(_mm512_srli_epi32(plane(j), 2), top_two));
-  }
-  group.scale = _mm512_mul_ps(group.scale, _mm512_cvtepi32_ps(scale));
-  group.bias =
-      _mm512_mul_ps(group.bias, _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), minimum)));
-}
-
-// A 4-bit scale (low) and minimum (high) for each half of group j.
-template <bool full>
-inline void load_half_scales_and_minima(const byte_t* pairs, int j, Lanes<full> lanes, Group& group) {
-  const __m512i low = _mm512_set1_epi32(15);
-  const __m512i first = lanes.unsigned_bytes(pairs + 2 * j * lanes.count);
-  const __m512i second = lanes.unsigned_bytes(pairs + (2 * j + 1) * lanes.count);
-  const auto minimum = [](__m512i pair) {
-    return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), _mm512_srli_epi32(pair, 4)));
+inline __attribute__((always_inline)) __m512 split_scale(const byte_t* planes, int j, Lanes<full> lanes) {
+  const auto field = [](__m512i dwords, int shift, int mask) __attribute__((always_inline)) {
+    const __m512i shifted = _mm512_srlv_epi32(dwords, _mm512_set1_epi32(shift));
+    return _mm512_and_si512(shifted, _mm512_set1_epi32(mask));
   };
-  const __m512 unit = group.scale, minimum_unit = group.bias;
-  group.scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(_mm512_and_si512(first, low)));
-  group.second_scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(_mm512_and_si512(second, low)));
-  group.bias = _mm512_mul_ps(minimum_unit, minimum(first));
-  group.second_bias = _mm512_mul_ps(minimum_unit, minimum(second));
-}
-
-// `mask`'s bits from bit `shift` of every dword.
-inline __m512i dword_field(__m512i dwords, int shift, int mask) {
-  return _mm512_and_si512(_mm512_srl_epi32(dwords, _mm_cvtsi32_si128(shift)), _mm512_set1_epi32(mask));
-}
-
-// unit · (a scale of four low and two high bits, less 32)
-inline __m512 six_bit_scale(__m512 unit, __m512i bottom, __m512i top) {
+  const __m512i top = field(_mm512_cvtepu16_epi32(lanes.words(planes)), 2 * j, 3);
+  const __m512i bottom = field(lanes.unsigned_bytes(planes + (2 + j / 2) * lanes.count), j % 2 * 4, 15);
   const __m512i scale = _mm512_or_si512(bottom, _mm512_slli_epi32(top, 4));
-  return _mm512_mul_ps(unit, _mm512_cvtepi32_ps(_mm512_sub_epi32(scale, _mm512_set1_epi32(32))));
-}
-
-// The scale of sub-block s of 16 columns, out of 12 packed planes.
-template <bool full>
-inline __m512 half_scale(const byte_t* packed, int s, Lanes<full> lanes, __m512 unit) {
-  const auto plane = [&](int i) { return lanes.unsigned_bytes(packed + i * lanes.count); };
-  return six_bit_scale(unit, dword_field(plane(s % 8), s / 8 * 4, 15),
-                       dword_field(plane(8 + s % 4), s / 4 * 2, 3));
-}
-
-// The scale of group j: top bits in a plane of words, low bits in four of bytes.
-template <bool full>
-inline __m512 split_scale(const byte_t* planes, int j, Lanes<full> lanes, __m512 unit) {
-  const __m512i top = _mm512_cvtepu16_epi32(lanes.words(planes));
-  const __m512i bottom = lanes.unsigned_bytes(planes + (2 + j / 2) * lanes.count);
-  return six_bit_scale(unit, dword_field(bottom, j % 2 * 4, 15), dword_field(top, 2 * j, 3));
+  return _mm512_cvtepi32_ps(_mm512_sub_epi32(scale, _mm512_set1_epi32(32)));
 }
 
 // 2^(exponent − 128); the smallest two are subnormal.
@@ -222,7 +181,8 @@ inline __m512 load_exponents(const byte_t* at, Lanes<full> lanes) {
 }
 
 template <bool full>
-inline void load_nibbles(const byte_t* codes, Lanes<full> lanes, Group& group) {
+inline __attribute__((always_inline)) void load_nibbles(const byte_t* codes, Lanes<full> lanes,
+                                                        Group& group) {
   const __m512i low = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
   for (int q = 0; q < 4; ++q) {
@@ -234,7 +194,8 @@ inline void load_nibbles(const byte_t* codes, Lanes<full> lanes, Group& group) {
 
 // `mask`'s bits from bit `shift` of every byte of a run.
 template <bool full>
-inline void load_fields(const byte_t* run, int shift, int mask, Lanes<full> lanes, Group& group) {
+inline __attribute__((always_inline)) void load_fields(const byte_t* run, int shift, int mask,
+                                                       Lanes<full> lanes, Group& group) {
   const __m512i shifts = _mm512_set1_epi16(static_cast<short>(shift));
   const __m512i field = _mm512_set1_epi8(static_cast<char>(mask));
 #pragma GCC unroll 8
@@ -244,20 +205,8 @@ inline void load_fields(const byte_t* run, int shift, int mask, Lanes<full> lane
   }
 }
 
-// Adds `value` to the codes whose bit j in a run is set.
-template <bool full>
-inline void add_top_bits(const byte_t* run, int j, int value, Lanes<full> lanes, Group& group) {
-  const __m512i bit = _mm512_set1_epi8(static_cast<char>(1 << j));
-  const __m512i add = _mm512_set1_epi8(static_cast<char>(value));
-#pragma GCC unroll 8
-  for (int q = 0; q < 8; ++q) {
-    const __mmask64 set = _mm512_test_epi8_mask(lanes.dwords(run + 4 * q * lanes.count), bit);
-    group.quads[q] = _mm512_mask_add_epi8(group.quads[q], set, group.quads[q], add);
-  }
-}
-
 // Adds 16 to the codes whose bit is set in their lane's dword: bit k is column k's.
-inline void add_fifth_bits(__m512i dwords, Group& group) {
+inline __attribute__((always_inline)) void add_fifth_bits(__m512i dwords, Group& group) {
   const __m512i add = _mm512_set1_epi8(16);
   const __m512i first_bytes =
       _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
@@ -282,7 +231,7 @@ inline __m512i put_field(__m512i codes, __m512i plane, int mask) {
 
 // Two bits of each code, from two planes, put in at `to`.
 template <int to, bool full>
-inline void put_pairs(const byte_t* planes, Lanes<full> lanes, Group& group) {
+inline __attribute__((always_inline)) void put_pairs(const byte_t* planes, Lanes<full> lanes, Group& group) {
 #pragma GCC unroll 2
   for (int p = 0; p < 2; ++p) {
     const __m512i plane = lanes.dwords(planes + 4 * p * lanes.count);
@@ -296,7 +245,7 @@ inline void put_pairs(const byte_t* planes, Lanes<full> lanes, Group& group) {
 
 // One bit of each code, from one plane.
 template <int to, bool full>
-inline void put_ones(const byte_t* plane_at, Lanes<full> lanes, Group& group) {
+inline __attribute__((always_inline)) void put_ones(const byte_t* plane_at, Lanes<full> lanes, Group& group) {
   const __m512i plane = lanes.dwords(plane_at);
   __m512i* quads = group.quads;
   quads[0] = put_field<0, to>(quads[0], plane, 1 << to);
@@ -309,31 +258,27 @@ inline void put_ones(const byte_t* plane_at, Lanes<full> lanes, Group& group) {
   quads[7] = put_field<7, to>(quads[7], plane, 1 << to);
 }
 
-// Group j of a record of an affine form.
-template <LinearForm form, bool full>
-inline void load_affine(const byte_t* record, int j, ScaleType scales, Lanes<full> lanes, Group& group) {
-  constexpr int kBits = kAffineBits<form>;
-  const int n = lanes.count, scale_row = scale_bytes(scales) * n;
-  group.scale = lanes.scales(record, scales);
-  group.bias = lanes.scales(record + scale_row, scales);
-  const byte_t* codes = record + 2 * scale_row + j * 4 * kBits * n;
-  if constexpr (kBits == 8) {
+// The codes of 32 columns of an affine form.
+template <int bits, bool full>
+inline __attribute__((always_inline)) void load_planes(const byte_t* codes, Lanes<full> lanes, Group& group) {
+  const int n = lanes.count;
+  if constexpr (bits == 8) {
 #pragma GCC unroll 8
     for (int q = 0; q < 8; ++q) group.quads[q] = lanes.dwords(codes + 4 * q * n);
-  } else if constexpr (kBits >= 4) {
+  } else if constexpr (bits >= 4) {
     load_nibbles(codes, lanes, group);
   } else {
 #pragma GCC unroll 8
     for (int q = 0; q < 8; ++q) group.quads[q] = _mm512_setzero_si512();
     put_pairs<0>(codes, lanes, group);
   }
-  if constexpr (kBits == 3) put_ones<2>(codes + 8 * n, lanes, group);
-  if constexpr (kBits == 5) put_ones<4>(codes + 16 * n, lanes, group);
-  if constexpr (kBits == 6) put_pairs<4>(codes + 16 * n, lanes, group);
+  if constexpr (bits == 3) put_ones<2>(codes + 8 * n, lanes, group);
+  if constexpr (bits == 5) put_ones<4>(codes + 16 * n, lanes, group);
+  if constexpr (bits == 6) put_pairs<4>(codes + 16 * n, lanes, group);
 }
 
 // Codes become the levels that they stand for, plus `zero`.
-inline void look_up(const int8_t (&levels)[16], int zero, Group& group) {
+inline __attribute__((always_inline)) void look_up(const int8_t (&levels)[16], int zero, Group& group) {
   const __m128i signed_levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(levels));
   const __m512i table =
       _mm512_broadcast_i32x4(_mm_add_epi8(signed_levels, _mm_set1_epi8(static_cast<char>(zero))));
@@ -341,88 +286,105 @@ inline void look_up(const int8_t (&levels)[16], int zero, Group& group) {
   for (int q = 0; q < 8; ++q) group.quads[q] = _mm512_shuffle_epi8(table, group.quads[q]);
 }
 
-// Group j of a record in the forms whose codes are not whole nibbles or bytes: scales first.
-template <LinearForm form, bool full>
-inline void load_odd_codes(const byte_t* record, int j, Lanes<full> lanes, Group& group) {
-  const int n = lanes.count;
-  if constexpr (form == LinearForm::kCodes5 || form == LinearForm::kCodes5Bias) {
-    const byte_t* fifth = record + (Codes<form>::kBias ? 4 : 2) * n;
-    load_nibbles(fifth + 4 * n, lanes, group);
-    add_fifth_bits(lanes.dwords(fifth), group);
-  } else if constexpr (form == LinearForm::kCodes5Super) {
-    load_sub_scales(record + 4 * n, j, lanes, group);
-    load_fields(record + (48 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
-    add_top_bits(record + 16 * n, j, 16, lanes, group);
-  } else if constexpr (form == LinearForm::kCodes2Super) {
-    load_half_scales_and_minima(record + 4 * n, j, lanes, group);
-    load_fields(record + (20 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
-  } else {
-    const __m512 unit = group.scale;
-    group.scale = half_scale(record + 2 * n, 2 * j, lanes, unit);
-    group.second_scale = half_scale(record + 2 * n, 2 * j + 1, lanes, unit);
-    load_fields(record + (46 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
-    add_top_bits(record + 14 * n, j, 4, lanes, group);
+// The codes of Q6_K's group j: low four bits, then top two.
+template <bool full>
+inline __attribute__((always_inline)) void load_six_bits(const byte_t* record, int j, Lanes<full> lanes,
+                                                         Group& group) {
+  const int n = lanes.count, half = j / 4, run = j % 4;
+  const byte_t* top = record + (18 + 128 + half * 32) * n;
+  load_fields(record + (18 + (half * 2 + run % 2) * 32) * n, run / 2 * 4, 15, lanes, group);
+  const __m512i shifts = _mm512_set1_epi16(static_cast<short>(run * 2)), two = _mm512_set1_epi8(3);
+#pragma GCC unroll 8
+  for (int q = 0; q < 8; ++q) {
+    const __m512i bits = _mm512_and_si512(_mm512_srlv_epi16(lanes.dwords(top + 4 * q * n), shifts), two);
+    group.quads[q] = _mm512_or_si512(group.quads[q], _mm512_slli_epi16(bits, 4));
   }
 }
 
-// Group j of a record in the forms with a table of levels.
+// The scales that all groups of a record share, which are of type `type` in the affine forms.
 template <LinearForm form, bool full>
-inline void load_levels(const byte_t* record, int j, Lanes<full> lanes, Group& group) {
+inline __attribute__((always_inline)) void load_head(const byte_t* record, ScaleType type, Lanes<full> lanes,
+                                                     RecordHead& head) {
   const int n = lanes.count;
-  if constexpr (form == LinearForm::kLevelsFp4) {
-    group.scale = load_exponents(record, lanes);
-    load_nibbles(record + n, lanes, group);
-    look_up(kFp4Levels, 1 << Codes<form>::kZeroShift, group);
+  if constexpr (kIsAffine<form>) {
+    head.scale = lanes.scales(record, type);
+    head.bias = lanes.scales(record + scale_bytes(type) * n, type);
+  } else if constexpr (form == LinearForm::kLevelsFp4) {
+    head.scale = load_exponents(record, lanes);
   } else {
-    group.scale = lanes.halves(record);
-    constexpr bool kSuper = form == LinearForm::kLevelsSuper;
-    if constexpr (kSuper) group.scale = split_scale(record + 2 * n, j, lanes, group.scale);
-    load_nibbles(record + (kSuper ? 8 + 16 * j : 2) * n, lanes, group);
-    look_up(kIq4Levels, 1 << Codes<form>::kZeroShift, group);
+    head.scale = lanes.halves(record);
+    if constexpr (Codes<form>::kBias) head.bias = lanes.halves(record + 2 * n);
+    if constexpr (Codes<form>::kBias && Codes<form>::kGroups == 8)
+      head.bias = _mm512_xor_ps(head.bias, _mm512_set1_ps(-0.0f));
   }
+  if constexpr (kPacksScales<form>) unpack_sub_scales<form>(record, n, head.sub);
 }
 
-template <LinearForm form>
-constexpr bool kHasLevels =
-    form == LinearForm::kLevels || form == LinearForm::kLevelsSuper || form == LinearForm::kLevelsFp4;
-
-// Group j of a record, whose scales are `scales` in the affine forms.
+// The scales of group j.
 template <LinearForm form, bool full>
-inline void load_group(const byte_t* record, int j, ScaleType scales, Lanes<full> lanes, Group& group) {
-  if constexpr (kHasLevels<form>) return load_levels<form>(record, j, lanes, group);
-  if constexpr (kAffineBits < form >> 0) return load_affine<form>(record, j, scales, lanes, group);
+inline __attribute__((always_inline)) void load_scales(const byte_t* record, int j, const RecordHead& head,
+                                                       Lanes<full> lanes, Group& group) {
   const int n = lanes.count;
-  const __m512i low = _mm512_set1_epi8(15);
-  group.scale = lanes.halves(record);
-  if constexpr (Codes<form>::kBias) group.bias = lanes.halves(record + 2 * n);
-  if constexpr (form == LinearForm::kCodes8) {
-#pragma GCC unroll 8
-    for (int q = 0; q < 8; ++q) group.quads[q] = lanes.dwords(record + (2 + 4 * q) * n);
-  } else if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
-    load_nibbles(record + (Codes<form>::kBias ? 4 : 2) * n, lanes, group);
-  } else if constexpr (form == LinearForm::kCodes4Super) {
-    load_sub_scales(record + 4 * n, j, lanes, group);
-    load_fields(record + (16 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
-  } else if constexpr (form != LinearForm::kCodes6Super) {
-    load_odd_codes<form>(record, j, lanes, group);
-  } else {
-    const byte_t* sub_scales = record + (2 + 2 * j) * n;
-    const __m512 unit = group.scale;
-    group.scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(lanes.signed_bytes(sub_scales)));
-    group.second_scale = _mm512_mul_ps(unit, _mm512_cvtepi32_ps(lanes.signed_bytes(sub_scales + n)));
-    const int half = j / 4, run = j % 4;
-    const byte_t* bottom = record + (18 + (half * 2 + run % 2) * 32) * n;
-    const byte_t* top = record + (18 + 128 + half * 32) * n;
-    const __m512i bottom_shift = _mm512_set1_epi16(static_cast<short>(run / 2 * 4));
-    const __m512i top_shift = _mm512_set1_epi16(static_cast<short>(run * 2));
-    const __m512i two = _mm512_set1_epi8(3);
-#pragma GCC unroll 8
-    for (int q = 0; q < 8; ++q) {
-      const __m512i four_bits =
-          _mm512_and_si512(_mm512_srlv_epi16(lanes.dwords(bottom + 4 * q * n), bottom_shift), low);
-      const __m512i two_bits =
-          _mm512_and_si512(_mm512_srlv_epi16(lanes.dwords(top + 4 * q * n), top_shift), two);
-      group.quads[q] = _mm512_or_si512(four_bits, _mm512_slli_epi16(two_bits, 4));
+  group.scale = head.scale;
+  if constexpr (Codes<form>::kBias) group.bias = head.bias;
+  if constexpr (Codes<form>::kHalves) {
+    const void* scales = kPacksScales<form> ? static_cast<const void*>(head.sub.scale) : record + 2 * n;
+    const auto* at = static_cast<const byte_t*>(scales) + 2 * j * n;
+    group.scale = _mm512_mul_ps(head.scale, lanes.signed_bytes(at));
+    group.second_scale = _mm512_mul_ps(head.scale, lanes.signed_bytes(at + n));
+    if constexpr (Codes<form>::kBias) {
+      group.bias = _mm512_mul_ps(head.bias, lanes.signed_bytes(head.sub.minimum + 2 * j * n));
+      group.second_bias = _mm512_mul_ps(head.bias, lanes.signed_bytes(head.sub.minimum + (2 * j + 1) * n));
     }
+  } else if constexpr (form == LinearForm::kLevelsSuper) {
+    group.scale = _mm512_mul_ps(head.scale, split_scale(record + 2 * n, j, lanes));
+  } else if constexpr (kPacksScales<form>) {
+    group.scale = _mm512_mul_ps(head.scale, lanes.signed_bytes(head.sub.scale + j * n));
+    if constexpr (Codes<form>::kBias)
+      group.bias = _mm512_mul_ps(head.bias, lanes.signed_bytes(head.sub.minimum + j * n));
   }
+}
+
+// The codes of group j.
+template <LinearForm form, bool full>
+inline __attribute__((always_inline)) void load_codes(const byte_t* record, int j, ScaleType type,
+                                                      Lanes<full> lanes, Group& group) {
+  const int n = lanes.count;
+  constexpr int kScaleBytes = Codes<form>::kBias ? 4 : 2;  // of fp16
+  if constexpr (kIsAffine<form>) {
+    load_planes<kAffineBits<form>>(record + (2 * scale_bytes(type) + 4 * kAffineBits<form> * j) * n, lanes,
+                                   group);
+  } else if constexpr (form == LinearForm::kCodes8) {
+    load_planes<8>(record + 2 * n, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes4 || form == LinearForm::kCodes4Bias) {
+    load_nibbles(record + kScaleBytes * n, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes5 || form == LinearForm::kCodes5Bias) {
+    load_nibbles(record + (kScaleBytes + 4) * n, lanes, group);
+    add_fifth_bits(lanes.dwords(record + kScaleBytes * n), group);
+  } else if constexpr (form == LinearForm::kCodes4Super) {
+    load_fields(record + (16 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes5Super) {
+    load_fields(record + (48 + j / 2 * 32) * n, j % 2 * 4, 15, lanes, group);
+    put_ones<4>(record + (16 + 4 * j) * n, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes2Super) {
+    load_fields(record + (20 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes3Super) {
+    load_fields(record + (46 + j / 4 * 32) * n, j % 4 * 2, 3, lanes, group);
+    put_ones<2>(record + (14 + 4 * j) * n, lanes, group);
+  } else if constexpr (form == LinearForm::kCodes6Super) {
+    load_six_bits(record, j, lanes, group);
+  } else {
+    constexpr bool kFp4 = form == LinearForm::kLevelsFp4, kSuper = form == LinearForm::kLevelsSuper;
+    load_nibbles(record + (kFp4 ? 1 : kSuper ? 8 + 16 * j : 2) * n, lanes, group);
+    look_up(kFp4 ? kFp4Levels : kIq4Levels, 1 << Codes<form>::kZeroShift, group);
+  }
+}
+
+// Group j of a record.
+template <LinearForm form, bool full>
+inline __attribute__((always_inline)) void load_group(const byte_t* record, int j, ScaleType type,
+                                                      const RecordHead& head, Lanes<full> lanes,
+                                                      Group& group) {
+  load_scales<form, full>(record, j, head, lanes, group);
+  load_codes<form, full>(record, j, type, lanes, group);
 }

@@ -57,18 +57,17 @@ enum class ScaleType : uint8_t { kF16, kBF16, kF32 };
 //   kCodes6Super       d:fp16[L] | scales:int8[16][L] | low[4 runs][8 quads][L][4] | high[2][8 quads][L][4]
 //   kCodes5            scale:fp16[L] | fifth bits:u32[L], bit k of column k | codes
 //   kCodes5Bias        scale:fp16[L] | bias:fp16[L] | fifth bits:u32[L] | codes
-//   kCodes5Super       d:fp16[L] | dmin:fp16[L] | packed[12][L] | fifth bits[8 quads][L][4] | codes as in 4
+//   kCodes5Super       d:fp16[L] | dmin:fp16[L] | packed[12][L] | fifth bits[8 groups][L][4] | codes as in 4
 //   kCodes2Super       d:fp16[L] | dmin:fp16[L] | scale and minimum[16][L] | codes[2 halves][8 quads][L][4]
-//   kCodes3Super       d:fp16[L] | packed[12][L] | third bits[8 quads][L][4] | codes[2 halves][8 quads][L][4]
-//   kLevels            scale:fp16[L] | codes
-//   kLevelsSuper       d:fp16[L] | high:u16[L] | low[4][L] | codes of 8 groups
-//   kLevelsFp4         exponent:u8[L] | codes
-//   kAffineN           scale[L] | bias[L] | for every 32 columns codes of N bits: planes[N][L][4]
+//   kCodes3Super       d:fp16[L] | packed[12][L] | third bits[8 groups][L][4] | codes[2 halves][8
+//   quads][L][4] kLevels            scale:fp16[L] | codes kLevelsSuper       d:fp16[L] | high:u16[L] |
+//   low[4][L] | codes of 8 groups kLevelsFp4         exponent:u8[L] | codes kAffineN           scale[L] |
+//   bias[L] | for every 32 columns codes of N bits: planes[N][L][4]
 //
 //   4 bits: codes[4 quads][L][4]  byte b of quad q: low nibble column 4q + b, high nibble column 16 + 4q + b
 //   8 bits: codes[8 quads][L][4]  byte b of quad q: column 4q + b, as code + 128
 //   super: byte b of quad q stands for byte 4q + b of the file's run of 32; core/dequantise.cc says what is
-//   in it
+//   in it. Third and fifth bits: bit t of byte b of a group's dword is column 4t + b's
 //   affine: the low four bits in planes as of 4 bits, or the low two in two planes (quad 4p + f at bit 2f of
 //   plane p); then, as such planes, the two bits above four, or, in one plane, the one above four or two
 //   (quad t at bit t)

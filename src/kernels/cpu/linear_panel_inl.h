@@ -1,4 +1,5 @@
-// Where the groups of a panel of a coded weight stand.
+// Where the groups of a panel of a coded weight stand, and the scales that the records of the super forms
+// pack.
 //
 // Included inside the anonymous namespace of a file that defines byte_t and Codes<form>, whose kGroups and
 // kRowBytes are 0 in the affine forms: there they are the weight's.
@@ -12,6 +13,9 @@ constexpr int kAffineBits = form == LinearForm::kAffine2   ? 2
                             : form == LinearForm::kAffine6 ? 6
                             : form == LinearForm::kAffine8 ? 8
                                                            : 0;
+
+template <LinearForm form>
+constexpr bool kIsAffine = kAffineBits<form> != 0;
 
 inline int scale_bytes(ScaleType type) {
   return type == ScaleType::kF32 ? 4 : 2;
@@ -33,19 +37,49 @@ struct Panel {
   }
 
   // Constants to the compiler where every weight of the form has the same.
-  inline int record_groups() const { return kAffineBits<form> > 0 ? own_groups : Codes<form>::kGroups; }
-  inline int row_bytes() const { return kAffineBits<form> > 0 ? own_row_bytes : Codes<form>::kRowBytes; }
+  inline int record_groups() const { return kIsAffine<form> ? own_groups : Codes<form>::kGroups; }
+  inline int row_bytes() const { return kIsAffine<form> ? own_row_bytes : Codes<form>::kRowBytes; }
 };
 
-// A walk over the groups of a panel of `lanes` rows.
+// What a record of a super form packs, a byte each: [sub-block][row].
+struct SubScales {
+  alignas(64) signed char scale[256];
+  alignas(64) signed char minimum[256];
+};
+
+// Forms whose scales of sub-blocks are worth unpacking together.
 template <LinearForm form>
-struct GroupPlace {
-  const byte_t* record;
-  int index = 0;  // in its record
+constexpr bool kPacksScales =
+    form == LinearForm::kCodes2Super || form == LinearForm::kCodes3Super ||
+    form == LinearForm::kCodes4Super || form == LinearForm::kCodes5Super || form == LinearForm::kLevelsSuper;
 
-  inline void step(const Panel<form>& panel, int lanes) {
-    if (++index < panel.record_groups()) return;
-    index = 0;
-    record += panel.row_bytes() * lanes;
+// Of a record with n rows; core/dequantise.cc has the bits. All rows and several sub-blocks at once, in loops
+// that compilers turn into vector instructions: once a record it is cheaper than picking the bits of each
+// group.
+template <LinearForm form>
+inline void unpack_sub_scales(const byte_t* record, int n, SubScales& sub) {
+  const auto code = [](int value) { return static_cast<signed char>(value); };
+  if constexpr (form == LinearForm::kCodes2Super) {
+    const byte_t* pairs = record + 4 * n;
+    for (int i = 0; i < 16 * n; ++i) {
+      sub.scale[i] = code(pairs[i] & 15);
+      sub.minimum[i] = code(pairs[i] >> 4);
+    }
+  } else if constexpr (form == LinearForm::kCodes3Super) {
+    const byte_t *first = record + 2 * n, *second = first + 4 * n, *top = second + 4 * n;
+    for (int i = 0; i < 4 * n; ++i) {
+      sub.scale[i] = code(((first[i] & 15) | (top[i] << 4 & 48)) - 32);
+      sub.scale[4 * n + i] = code(((second[i] & 15) | (top[i] << 2 & 48)) - 32);
+      sub.scale[8 * n + i] = code(((first[i] >> 4) | (top[i] & 48)) - 32);
+      sub.scale[12 * n + i] = code(((second[i] >> 4) | (top[i] >> 2 & 48)) - 32);
+    }
+  } else {
+    const byte_t *scales = record + 4 * n, *minima = scales + 4 * n, *both = minima + 4 * n;
+    for (int i = 0; i < 4 * n; ++i) {
+      sub.scale[i] = code(scales[i] & 63);
+      sub.minimum[i] = code(minima[i] & 63);
+      sub.scale[4 * n + i] = code((both[i] & 15) | (scales[i] >> 2 & 48));
+      sub.minimum[4 * n + i] = code((both[i] >> 4) | (minima[i] >> 2 & 48));
+    }
   }
-};
+}

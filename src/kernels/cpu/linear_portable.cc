@@ -151,14 +151,15 @@ void add_fifth_bits(const uint8_t* dwords, int lanes, Group& group) {
   }
 }
 
-// Adds `value` to the codes whose bit j in a run of bytes is set.
-void add_top_bits(const uint8_t* run, int j, int value, int lanes, Group& group) {
-  for (int q = 0; q < 8; ++q) {
+// Puts fields of `width` bits of 32 columns in at bit `to` of the codes; a plane has those of 8 / width
+// quads, lowest first.
+void put_fields(const uint8_t* planes, int width, int to, int lanes, Group& group) {
+  const int quads = 8 / width;
+  for (int k = 0; k < kGroup; ++k) {
+    const uint8_t* plane = planes + k / 4 / quads * 4 * lanes;
     for (int i = 0; i < lanes; ++i) {
-      for (int b = 0; b < 4; ++b, ++run) {
-        int16_t& code = group.codes[4 * q + b][i];
-        code = static_cast<int16_t>(code + (*run >> j & 1) * value);
-      }
+      const int field = plane[4 * i + k % 4] >> (k / 4 % quads * width) & ((1 << width) - 1);
+      group.codes[k][i] = static_cast<int16_t>(group.codes[k][i] | field << to);
     }
   }
 }
@@ -196,8 +197,11 @@ void unpack_3_super(const uint8_t* record, int j, int lanes, Group& group) {
       group.scale[half][i] = unit * static_cast<float>((bottom | top << 4) - 32);
     }
   }
-  unpack_2(record + (46 + j / 4 * 32) * lanes, j, lanes, 4, group);
-  add_top_bits(record + 14 * lanes, j, 4, lanes, group);
+  unpack_2(record + (46 + j / 4 * 32) * lanes, j, lanes, 0, group);
+  put_fields(record + (14 + 4 * j) * lanes, 1, 2, lanes, group);
+  for (auto& column : group.codes) {
+    for (int i = 0; i < lanes; ++i) column[i] = static_cast<int16_t>(column[i] - 4);
+  }
 }
 
 void unpack_levels(const uint8_t* codes, int lanes, const int8_t (&levels)[16], Group& group) {
@@ -234,19 +238,6 @@ float scale_at(const uint8_t* scales, ScaleType type, int lane) {
   return type == ScaleType::kF16 ? fp16_to_float(bits) : bf16_to_float(bits);
 }
 
-// Puts fields of `width` bits of 32 columns in at bit `to` of the codes; a plane has those of 8 / width
-// quads, lowest first.
-void put_fields(const uint8_t* planes, int width, int to, int lanes, Group& group) {
-  const int quads = 8 / width;
-  for (int k = 0; k < kGroup; ++k) {
-    const uint8_t* plane = planes + k / 4 / quads * 4 * lanes;
-    for (int i = 0; i < lanes; ++i) {
-      const int field = plane[4 * i + k % 4] >> (k / 4 % quads * width) & ((1 << width) - 1);
-      group.codes[k][i] = static_cast<int16_t>(group.codes[k][i] | field << to);
-    }
-  }
-}
-
 template <int bits>
 void unpack_affine(const uint8_t* record, int j, ScaleType scales, int lanes, Group& group) {
   const int scale_row = scale_bytes(scales) * lanes;
@@ -270,8 +261,7 @@ void unpack_affine(const uint8_t* record, int j, ScaleType scales, int lanes, Gr
 template <LinearForm form>
 void unpack(const uint8_t* record, int j, ScaleType scales, int lanes, Group& group) {
   if constexpr (form == LinearForm::kLevelsFp4) return unpack_fp4(record, lanes, group);
-  if constexpr (kAffineBits < form >> 0)
-    return unpack_affine<kAffineBits<form>>(record, j, scales, lanes, group);
+  if constexpr (kIsAffine<form>) return unpack_affine<kAffineBits<form>>(record, j, scales, lanes, group);
   constexpr bool kBias = shape_of(form).bias;
   for (int i = 0; i < lanes; ++i) {
     group.scale[0][i] = group.scale[1][i] = fp16_to_float(load<uint16_t>(record + 2 * i));
@@ -289,7 +279,7 @@ void unpack(const uint8_t* record, int j, ScaleType scales, int lanes, Group& gr
   }
   if constexpr (form == LinearForm::kCodes5Super) {
     unpack_4_super(record, j, lanes, 48, group);
-    add_top_bits(record + 16 * lanes, j, 16, lanes, group);
+    put_fields(record + (16 + 4 * j) * lanes, 1, 4, lanes, group);
   }
   if constexpr (form == LinearForm::kCodes2Super) unpack_2_super(record, j, lanes, group);
   if constexpr (form == LinearForm::kCodes3Super) unpack_3_super(record, j, lanes, group);
@@ -334,9 +324,11 @@ void multiply_codes(const LinearMatrix& weight, const Int8Rows& rows, int64_t be
     for (int64_t done = 0; done < rows.rows; done += kInt8Block) {
       const int64_t block = rows.rows - done < kInt8Block ? rows.rows - done : kInt8Block;
       float sums[kInt8Block][kPanelRows] = {};
-      GroupPlace<form> place{panel.data};
-      for (int64_t g = 0; g < panel.groups; ++g, x += block * kInt8GroupBytes, place.step(panel, lanes)) {
-        unpack<form>(place.record, place.index, panel.scales, lanes, group);
+      const uint8_t* record = panel.data;
+      for (int64_t g = 0; g < panel.groups; ++g, x += block * kInt8GroupBytes) {
+        const int j = static_cast<int>(g % panel.record_groups());
+        if (j == 0 && g > 0) record += panel.row_bytes() * lanes;
+        unpack<form>(record, j, panel.scales, lanes, group);
         for (int64_t m = 0; m < block; ++m)
           add_group<kShape.bias, kShape.halves>(group, x, block, m, sums[m]);
       }
