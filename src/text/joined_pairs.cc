@@ -1,10 +1,11 @@
 #include "text/joined_pairs.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <utility>
 
-#include "text/utf8.h"
+#include "text/characters.h"
 
 namespace butter {
 
@@ -17,6 +18,7 @@ JoinedPairModel::JoinedPairModel(std::span<const Piece> pieces, const Options& o
     bytes += piece.text.size();
     longest_bytes_ = std::max(longest_bytes_, piece.text.size());
     if (piece.is_one_symbol) one_symbol.push_back({piece.text, piece.id});
+    if (!options.of_bytes && !piece.is_one_symbol) add_neighbours(piece.text);
   }
   std::ranges::sort(scores, std::greater<>());
   scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
@@ -38,6 +40,24 @@ const JoinedPairModel::Entry* JoinedPairModel::find(std::string_view text) const
   return found == pieces_.end() ? nullptr : &found->second;
 }
 
+uint64_t JoinedPairModel::neighbours(std::string_view left, std::string_view right) {
+  const auto number = [](std::string_view character) {
+    uint64_t value = 0;
+    for (const char c : character) value = value << 8 | static_cast<uint8_t>(c);
+    return value;
+  };
+  return number(left) << 32 | number(right);
+}
+
+void JoinedPairModel::add_neighbours(std::string_view text) {
+  std::string_view left = first_character(text);
+  for (text.remove_prefix(left.size()); !text.empty(); text.remove_prefix(left.size())) {
+    const std::string_view right = first_character(text);
+    neighbours_.insert(neighbours(left, right));
+    left = right;
+  }
+}
+
 class JoinedPairModel::Encoder final : public WordEncoder {
  public:
   explicit Encoder(const JoinedPairModel& model) : model_(model) {}
@@ -46,22 +66,23 @@ class JoinedPairModel::Encoder final : public WordEncoder {
     const Entry* const whole = model_.options_.takes_whole_words ? model_.find(word) : nullptr;
     if (whole != nullptr) return ids->push_back(whole->id);
     word_ = word;
-    start();
-    join();
     unknown_ = {};
-    for (int32_t at = nodes_.empty() ? -1 : 0; at >= 0; at = nodes_[at].next)
-      add(text_of(nodes_[at]), 0, ids);
+    if (model_.options_.of_bytes) {
+      add_stretch(word, ids);
+    } else {
+      known_.assign(std::clamp(std::bit_ceil(word.size() / 16 + 1), kLeastSlots, kMostSlots), Known());
+      add_characters(ids);
+    }
     end_unknown(ids);
   }
 
  private:
-  // A stretch of the word; one that was joined to the left of it is empty.
+  // A symbol of a stretch; one that was joined to the left of it is empty.
   struct Node {
     uint32_t begin;
     uint32_t bytes;
     int32_t previous;  // -1 at the ends
     int32_t next;
-    bool is_fixed;
   };
   struct Candidate {
     uint32_t order;
@@ -71,22 +92,78 @@ class JoinedPairModel::Encoder final : public WordEncoder {
       return order != other.order ? order > other.order : at > other.at;
     }
   };
+  // Where in the ids those of a stretch stand that was met before.
+  struct Known {
+    std::string_view stretch;
+    uint32_t first_id = 0;
+    uint32_t ids = 0;
+  };
+  static constexpr size_t kLeastSlots = 16;
+  static constexpr size_t kMostSlots = 1 << 14;
   // No deeper does a piece that is unused fall apart, as in SentencePiece.
   static constexpr int kMaxDepth = 100;
 
-  std::string_view text_of(const Node& node) const { return word_.substr(node.begin, node.bytes); }
+  std::string_view text_of(const Node& node) const { return stretch_.substr(node.begin, node.bytes); }
+
+  // Cuts the word where nothing is ever joined.
+  void add_characters(std::vector<int32_t>* ids) {
+    size_t begin = 0, at = 0;
+    std::string_view last;
+    const auto end_stretch = [&] {
+      if (begin < at) add_known_stretch(word_.substr(begin, at - begin), ids);
+      begin = at;
+    };
+    while (at < word_.size()) {
+      const std::string_view rest = word_.substr(at);
+      const size_t symbol = model_.one_symbol_.longest_prefix_bytes(rest);
+      if (symbol > 0) {
+        end_stretch();
+        add(rest.substr(0, symbol), 0, ids);
+        begin = at += symbol;
+        continue;
+      }
+      const std::string_view character = first_character(rest);
+      if (begin < at && !model_.neighbours_.contains(neighbours(last, character))) end_stretch();
+      last = character;
+      at += character.size();
+    }
+    end_stretch();
+  }
+
+  void add_known_stretch(std::string_view stretch, std::vector<int32_t>* ids) {
+    Known& known = known_[std::hash<std::string_view>()(stretch) & (known_.size() - 1)];
+    if (known.stretch == stretch) {
+      end_unknown(ids);
+      for (uint32_t i = 0; i < known.ids; ++i) {
+        const int32_t id = (*ids)[known.first_id + i];
+        ids->push_back(id);
+      }
+      return;
+    }
+    // Where unknown text waits for more, whose ids come last is not known.
+    const bool waited = !unknown_.empty();
+    const size_t first_id = ids->size();
+    add_stretch(stretch, ids);
+    if (waited || !unknown_.empty()) return;
+    known = {stretch, static_cast<uint32_t>(first_id), static_cast<uint32_t>(ids->size() - first_id)};
+  }
+
+  void add_stretch(std::string_view stretch, std::vector<int32_t>* ids) {
+    stretch_ = stretch;
+    start();
+    join();
+    for (int32_t at = nodes_.empty() ? -1 : 0; at >= 0; at = nodes_[at].next)
+      add(text_of(nodes_[at]), 0, ids);
+  }
 
   void start() {
     nodes_.clear();
     candidates_.clear();
     parts_.clear();
-    for (size_t at = 0; at < word_.size();) {
-      const std::string_view rest = word_.substr(at);
-      const size_t fixed = model_.one_symbol_.longest_prefix_bytes(rest);
-      const size_t bytes = fixed > 0 ? fixed : model_.options_.of_bytes ? 1 : first_utf8_unit(rest).bytes;
+    for (size_t at = 0; at < stretch_.size();) {
+      const size_t bytes = model_.options_.of_bytes ? 1 : first_character(stretch_.substr(at)).size();
       const auto index = static_cast<int32_t>(nodes_.size());
-      nodes_.push_back(
-          {static_cast<uint32_t>(at), static_cast<uint32_t>(bytes), index - 1, index + 1, fixed > 0});
+      nodes_.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(bytes), index - 1, index + 1});
       at += bytes;
     }
     if (!nodes_.empty()) nodes_.back().next = -1;
@@ -114,8 +191,7 @@ class JoinedPairModel::Encoder final : public WordEncoder {
   void look_at_pair(int32_t at) {
     const Node& left = nodes_[at];
     const Node& right = nodes_[left.next];
-    if (left.is_fixed || right.is_fixed) return;
-    const std::string_view text = word_.substr(left.begin, left.bytes + right.bytes);
+    const std::string_view text = stretch_.substr(left.begin, left.bytes + right.bytes);
     const Entry* const piece = model_.find(text);
     if (piece == nullptr) return;
     candidates_.push_back({piece->order, static_cast<uint32_t>(at), left.bytes + right.bytes});
@@ -146,6 +222,8 @@ class JoinedPairModel::Encoder final : public WordEncoder {
 
   const JoinedPairModel& model_;
   std::string_view word_;
+  std::string_view stretch_;  // of the word, or all of it
+  std::vector<Known> known_;  // by their hashes
   std::vector<Node> nodes_;
   std::vector<Candidate> candidates_;                     // a heap
   std::unordered_map<std::string_view, uint32_t> parts_;  // of unused pieces: the bytes of the left part

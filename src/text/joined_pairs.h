@@ -4,11 +4,16 @@
 // That is the BPE of SentencePiece, whose pieces have scores and whose words begin as characters, and that of
 // tiktoken, whose words begin as bytes and whose best piece is the one of the lowest rank. Ids equal those of
 // both. n log n in the symbols of a word.
+//
+// SentencePiece's word is a whole text. It is read in stretches: between two characters that stand side by
+// side in no piece nothing is ever joined, so what is before them and what is behind has nothing to do with
+// the other.
 #pragma once
 
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "text/piece_trie.h"
 #include "text/unknown_symbols.h"
@@ -48,12 +53,16 @@ class JoinedPairModel final : public WordModel {
     bool is_unused;
   };
   const Entry* find(std::string_view text) const;
+  // Two characters that some piece has side by side, as one number.
+  static uint64_t neighbours(std::string_view left, std::string_view right);
+  void add_neighbours(std::string_view text);
 
   const Options options_;
   std::string texts_;
   size_t longest_bytes_ = 0;
   std::unordered_map<std::string_view, Entry> pieces_;  // views into texts_
   PieceTrie one_symbol_;
+  std::unordered_set<uint64_t> neighbours_;  // not of bytes
 };
 
 }  // namespace butter
