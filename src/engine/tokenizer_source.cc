@@ -69,6 +69,13 @@ Result<TokenizerSpec> gguf_kind(const Attributes& metadata, std::string_view cha
   return sentencepiece_spec(model == "llama" ? WordModelKind::kJoinedPairs : WordModelKind::kUnigram, rules);
 }
 
+// llama.cpp's defaults, which files rely on.
+bool adds_bos_unless_told(const TokenizerSpec& spec) {
+  if (spec.sentencepiece) return spec.kind == WordModelKind::kJoinedPairs;
+  const PreTokenizerRow* const row = PreTokenizer::find_row(spec.pre_tokenizer);
+  return row != nullptr && row->adds_bos;
+}
+
 // What files of SentencePiece models may leave out.
 void set_sentencepiece_defaults(TokenizerSpec* spec) {
   spec->byte_fallback = std::ranges::find(spec->types, TokenType::kByte) != spec->types.end();
@@ -96,9 +103,10 @@ Result<TokenizerSpec> gguf_tokenizer(const Attributes& metadata, std::string_vie
   BUTTER_ASSIGN(spec.eos_id, optional_id(metadata, "tokenizer.ggml.eos_token_id"));
   BUTTER_ASSIGN(spec.unk_id, optional_id(metadata, "tokenizer.ggml.unknown_token_id"));
   BUTTER_ASSIGN(spec.pad_id, optional_id(metadata, "tokenizer.ggml.padding_token_id"));
-  const bool adds_bos = spec.sentencepiece && spec.kind == WordModelKind::kJoinedPairs && spec.bos_id;
-  BUTTER_ASSIGN(spec.add_bos, metadata.get_bool_or("tokenizer.ggml.add_bos_token", adds_bos));
-  BUTTER_ASSIGN(spec.add_eos, metadata.get_bool_or("tokenizer.ggml.add_eos_token", false));
+  BUTTER_ASSIGN(spec.add_bos, metadata.get_bool_or("tokenizer.ggml.add_bos_token",
+                                                   spec.bos_id && adds_bos_unless_told(spec)));
+  const bool adds_eos = spec.eos_id && spec.kind == WordModelKind::kUnigram;
+  BUTTER_ASSIGN(spec.add_eos, metadata.get_bool_or("tokenizer.ggml.add_eos_token", adds_eos));
   if (spec.sentencepiece) set_sentencepiece_defaults(&spec);
   for (const char* key : kEndKeys) {
     if (metadata.kind(key) == AttributeKind::kAbsent) continue;

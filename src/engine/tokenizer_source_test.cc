@@ -101,13 +101,27 @@ TEST(TokenizerSource, GgufOfKindT5IsAUnigramModelWithItsCharsmap) {
   GgufWriter writer = writer_of("t5", pieces);
   writer.numbers("tokenizer.ggml.precompiled_charsmap", small_charsmap());
   writer.value<bool>("tokenizer.ggml.remove_extra_whitespaces", true);
-  writer.value<bool>("tokenizer.ggml.add_eos_token", true);
   const auto made = tokenizer_of(writer);
   ASSERT_TRUE(made) << made.error().message();
   const Tokenizer& tokenizer = **made;
   EXPECT_EQ(tokenizer.encode("  aAa  ").value(), (Ids{7, 5, 2}));
   EXPECT_EQ(tokenizer.encode("xyz").value(), (Ids{3, 0, 2}));
   EXPECT_EQ(tokenizer.decode(Ids{7, 5}), "aaa");
+}
+
+TEST(TokenizerSource, BosComesFirstWhereLlamaCppPutsItUnasked) {
+  const auto adds_bos = [](const std::string& pre) {
+    GgufWriter writer;
+    writer.string("general.architecture", "llama").string("tokenizer.ggml.pre", pre);
+    writer.strings("tokenizer.ggml.tokens", {"<s>", "a"})
+        .numbers("tokenizer.ggml.token_type", std::vector<int32_t>{3, 1});
+    writer.value<uint32_t>("tokenizer.ggml.bos_token_id", 0);
+    return tokenizer_of(writer).value()->adds_bos();
+  };
+  EXPECT_TRUE(adds_bos("llama-bpe"));
+  EXPECT_TRUE(adds_bos("tekken"));
+  EXPECT_FALSE(adds_bos("smaug-bpe"));
+  EXPECT_FALSE(adds_bos("qwen2"));
 }
 
 TEST(TokenizerSource, GgufThatIsWrongSaysWhatIsWrong) {

@@ -47,6 +47,7 @@ struct PreTokenizerRow {
   std::vector<PreTokenizerStage> stages;
   bool ignore_merges = false;  // the models of that name take a word that is a token as that token
   bool nfc = false;            // their tokenizer.json composes characters first (GGUF does not say so)
+  bool adds_bos = false;       // BOS comes first where a GGUF file does not say
 };
 
 std::span<const PreTokenizerRow> pre_tokenizer_rows();

@@ -19,6 +19,14 @@ constexpr const char* kQwen2 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]
 // Marks belong to the word that they stand in.
 constexpr const char* kQwen35 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
                                 R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// DeepSeek's and Spark's cut digits and Chinese and Japanese characters off first.
+constexpr const char* kHanAndKana = R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)";
+constexpr const char* kDeepseekV3 =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
+    R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kSpark =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
+    R"(| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+)";
 constexpr const char* kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
@@ -53,13 +61,27 @@ PreTokenizerStage isolated(const char* pattern) {
 
 std::vector<PreTokenizerRow> make_rows() {
   return {
-      {{"gpt2", "gpt-2"}, {byte_level_stage()}},
-      {{"smollm"}, {digits_stage(true), byte_level_stage()}},
-      {{"llama-bpe", "llama3", "llama-v3"}, {isolated(kLlama3)}, /*ignore_merges=*/true},
+      {{"gpt2", "gpt-2", "phi-2"}, {byte_level_stage()}},
+      {{"mpt", "olmo"}, {byte_level_stage()}, false, /*nfc=*/true},
+      {{"smollm", "starcoder", "refact"}, {digits_stage(true), byte_level_stage()}},
+      {{"command-r"}, {digits_stage(true), byte_level_stage()}, false, /*nfc=*/true},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2"},
+       {isolated(kLlama3)},
+       /*ignore_merges=*/true,
+       false,
+       /*adds_bos=*/true},
+      {{"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}, {isolated(kLlama3)}},
       {{"qwen2"}, {isolated(kQwen2)}, false, /*nfc=*/true},
+      {{"deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan"}, {isolated(kQwen2)}},
       {{"qwen35"}, {isolated(kQwen35)}, false, /*nfc=*/true},
-      {{"tekken"}, {isolated(kTekken)}, /*ignore_merges=*/true},
-      {{"gpt-4o", "o200k"}, {isolated(kO200k)}},
+      {{"tekken"}, {isolated(kTekken)}, /*ignore_merges=*/true, false, /*adds_bos=*/true},
+      {{"gpt-4o", "o200k", "llama4"}, {isolated(kO200k)}},
+      {{"deepseek-v3"}, {isolated(R"(\p{N}{1,3})"), isolated(kHanAndKana), isolated(kDeepseekV3)}},
+      {{"spark2_5"},
+       {isolated(R"(\p{N}{1,3})"), isolated(kHanAndKana), isolated(kSpark), isolated(R"(\p{N})")}},
+      {{"deepseek-coder"},
+       {isolated(R"([\r\n])"), isolated(R"(\s?\p{L}+)"), isolated(R"(\s?\p{P}+)"), isolated(kDeepseekCjk),
+        isolated(R"(\p{N})")}},
       {{"deepseek-llm"},
        {isolated(R"([\r\n])"), isolated(kDeepseekLetters), isolated(kDeepseekPunctuation),
         isolated(R"(\s+$)"), isolated(kDeepseekCjk), digits_stage(true)}},

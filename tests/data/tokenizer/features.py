@@ -36,6 +36,10 @@ TEKKEN = (r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + r"+|[^\r\n\p{L}\p{N}]?" 
 SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 O200K = (r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+" + SUFFIX + r"|[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER +
          "*" + SUFFIX + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+HAN_AND_KANA = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+DEEPSEEK_V3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+               r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SPARK = DEEPSEEK_V3.replace(r"+[\r\n]*|\s*[\r\n]+|", r"+|[\r\n]|")
 DEEPSEEK_LETTERS = (
     "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿ\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386"
     "\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5"
@@ -63,6 +67,10 @@ def pre_tokenizer_table():
     return {
         "llama-bpe": regex(LLAMA3), "qwen2": regex(QWEN2), "qwen35": regex(QWEN35), "tekken": regex(TEKKEN),
         "gpt-4o": regex(O200K),
+        "deepseek-v3": pre.Sequence([regex(r"\p{N}{1,3}"), regex(HAN_AND_KANA), regex(DEEPSEEK_V3)]),
+        "spark2_5": pre.Sequence([regex(r"\p{N}{1,3}"), regex(HAN_AND_KANA), regex(SPARK), regex(r"\p{N}")]),
+        "deepseek-coder": pre.Sequence([regex("[\r\n]"), regex(r"\s?\p{L}+"), regex(r"\s?\p{P}+"),
+                                        regex("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"), regex(r"\p{N}")]),
         "deepseek-llm": pre.Sequence([
             regex("[\r\n]"), regex(r"\s?[" + DEEPSEEK_LETTERS + "]+"),
             regex("\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"), regex(r"\s+$"),
