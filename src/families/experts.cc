@@ -6,6 +6,7 @@ namespace butter {
 namespace {
 
 constexpr int64_t kMaxExperts = 4096;
+constexpr int64_t kMaxOfAllLayers = 1 << 16;  // each is named in the spec
 constexpr int64_t kMaxWidth = 1 << 20;
 
 Result<ExpertsConfig> read_counts(const Attributes& config, const ExpertKeys& keys,
@@ -19,9 +20,13 @@ Result<ExpertsConfig> read_counts(const Attributes& config, const ExpertKeys& ke
   BUTTER_ASSIGN(const int64_t width, config.require_int_or(keys.width, defaults.width, 1, kMaxWidth));
   BUTTER_ASSIGN(const int64_t shared,
                 config.require_int_or(keys.shared_width, defaults.shared_width, 0, kMaxWidth));
-  if (chosen > count) {
-    return fail(StatusCode::kCorrupt, "{}: {} is {} of {} experts; no more than there are is expected",
+  if (chosen < 1 || chosen > count) {
+    return fail(StatusCode::kCorrupt, "{}: {} is {} of {} experts; 1 to all of them are expected",
                 config.source(), keys.chosen, chosen, count);
+  }
+  if (width < 1) {
+    return fail(StatusCode::kCorrupt, "{}: {} is absent; the width of {} experts is expected",
+                config.source(), keys.width, count);
   }
   experts.routing.chosen = static_cast<int>(chosen);
   experts.width = static_cast<int>(width);
@@ -31,15 +36,20 @@ Result<ExpertsConfig> read_counts(const Attributes& config, const ExpertKeys& ke
 
 }  // namespace
 
-Result<ExpertsConfig> read_experts(const FamilySource& source, int hidden, const ExpertKeys& keys,
-                                   const ExpertDefaults& defaults) {
+Result<ExpertsConfig> read_experts(const FamilySource& source, const ExpertModel& model,
+                                   const ExpertKeys& keys, const ExpertDefaults& defaults) {
   const std::string prefix = source.model_type + ".";
   const std::string count = prefix + "expert_count", chosen = prefix + "expert_used_count",
                     width = prefix + "expert_feed_forward_length",
                     shared = prefix + "expert_shared_feed_forward_length";
   const ExpertKeys gguf{count.c_str(), count.c_str(), chosen.c_str(), width.c_str(), shared.c_str()};
   BUTTER_ASSIGN(ExpertsConfig experts, read_counts(source.config, source.gguf() ? gguf : keys, defaults));
-  experts.hidden = hidden;
+  experts.hidden = model.hidden;
+  const int64_t in_all = int64_t{experts.routing.experts} * model.layers;
+  if (in_all > kMaxOfAllLayers) {
+    return fail(StatusCode::kCorrupt, "{}: {} experts in {} layers; at most {} in all are expected",
+                source.config.source(), experts.routing.experts, model.layers, kMaxOfAllLayers);
+  }
   return experts;
 }
 

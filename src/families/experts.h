@@ -44,10 +44,14 @@ struct ExpertDefaults {
   int shared_width = 0;
 };
 
-// Counts and widths. Without experts in the configuration, routing.experts is 0 and nothing else is asked
-// for.
-Result<ExpertsConfig> read_experts(const FamilySource& source, int hidden, const ExpertKeys& keys,
-                                   const ExpertDefaults& defaults);
+// Counts and widths, for a model of so many layers. Without experts in the configuration, routing.experts is
+// 0 and nothing else is asked for.
+struct ExpertModel {
+  int hidden = 0;
+  int layers = 0;
+};
+Result<ExpertsConfig> read_experts(const FamilySource& source, const ExpertModel& model,
+                                   const ExpertKeys& keys, const ExpertDefaults& defaults);
 
 // The matrices of all experts, in whichever of the layouts the file has them.
 std::vector<ExpertSpec> expert_matrices(const TensorNames& layer, const ExpertNames& names,

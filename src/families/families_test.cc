@@ -271,6 +271,19 @@ TEST(Families, GraniteLayersAreOfTheKindsThatItsConfigurationLists) {
   }
 }
 
+TEST(Families, GptOssWithoutExpertsIsRefused) {
+  Config config = family_config("gpt_oss");
+  config["num_local_experts"] = "0";
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("num_local_experts is 0"));
+}
+
+TEST(Families, MoreExpertsThanAnyModelHasAreRefusedBeforeTheyAreNamed) {
+  Config config = family_config("qwen3_moe");
+  config["num_hidden_layers"] = "4096";
+  config["num_experts"] = "4096";
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("4096 experts in 4096 layers"));
+}
+
 TEST(Families, MuseCountsItsFullLayersFromTheLast) {
   Config config = family_config("muse_glimmer_text");
   config["num_hidden_layers"] = "6";

@@ -47,8 +47,12 @@ Result<GptOssConfig> read_config(const FamilySource& source) {
   keys.other_experts = "num_experts";
   if (attributes.kind(keys.chosen) == AttributeKind::kAbsent) keys.chosen = "experts_per_token";
   keys.width = "intermediate_size";
-  BUTTER_ASSIGN(config.experts,
-                read_experts(source, config.dense.hidden, keys, {32, 4, config.dense.ffn, 0}));
+  BUTTER_ASSIGN(config.experts, read_experts(source, {config.dense.hidden, config.dense.layers}, keys,
+                                             {32, 4, config.dense.ffn, 0}));
+  if (config.experts.routing.experts == 0) {
+    return fail(StatusCode::kCorrupt, "{}: {} is 0; at least one expert is expected", attributes.source(),
+                keys.experts);
+  }
   config.experts.routing.score = RouterScore::kSoftmaxOfBest;
   BUTTER_ASSIGN(const double limit, attributes.require_float_or("swiglu_limit", 7, 0, 1e9));
   BUTTER_ASSIGN(const double alpha, attributes.require_float_or("swiglu_alpha", 1.702, -1e9, 1e9));

@@ -115,7 +115,8 @@ Result<GraniteConfig> read_config(const FamilySource& source) {
   ExpertKeys keys;
   keys.experts = "num_local_experts";
   keys.width = "intermediate_size";
-  BUTTER_ASSIGN(config.experts, read_experts(source, config.dense.hidden, keys, {0, 8, config.dense.ffn, 0}));
+  BUTTER_ASSIGN(config.experts, read_experts(source, {config.dense.hidden, config.dense.layers}, keys,
+                                             {0, 8, config.dense.ffn, 0}));
   // Converters of these state the width of the experts as that of feed-forwards.
   if (source.gguf() && config.experts.routing.experts > 0) {
     const std::string key = source.model_type + ".expert_feed_forward_length";

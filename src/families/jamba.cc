@@ -124,8 +124,8 @@ Result<ModelSpec> jamba_spec(const FamilySource& source) {
   BUTTER_ASSIGN(const Pattern pattern, read_pattern(source.config));
   ExpertKeys keys;
   keys.width = "intermediate_size";
-  BUTTER_ASSIGN(ExpertsConfig experts,
-                read_experts(source, config.hidden, keys, {source.gguf() ? 0 : 16, 2, config.ffn, 0}));
+  BUTTER_ASSIGN(ExpertsConfig experts, read_experts(source, {config.hidden, config.layers}, keys,
+                                                    {source.gguf() ? 0 : 16, 2, config.ffn, 0}));
   if (source.gguf()) experts.width = config.ffn;
   experts.function = config.activation;
   return dense_spec(source, config, [&](const TensorNames& names, int layer, LayerSpec& spec) -> Status {

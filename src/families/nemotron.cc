@@ -12,6 +12,7 @@ namespace butter {
 namespace {
 
 constexpr int64_t kMaxWidth = 1 << 20;
+constexpr int64_t kMaxKvValues = int64_t{1} << 28;  // keys of one position, in all layers
 
 enum class Block { kMamba, kAttention, kMlp, kExperts };
 
@@ -118,7 +119,8 @@ Status read_mamba(const FamilySource& source, Config& config) {
 Status read_routing(const FamilySource& source, Config& config) {
   const ExpertKeys keys{"n_routed_experts", "num_local_experts", "num_experts_per_tok",
                         "moe_intermediate_size", "moe_shared_expert_intermediate_size"};
-  BUTTER_ASSIGN(config.experts, read_experts(source, config.hidden, keys, {}));
+  BUTTER_ASSIGN(config.experts,
+                read_experts(source, {config.hidden, static_cast<int>(config.blocks.size())}, keys, {}));
   Routing& routing = config.experts.routing;
   const Attributes& attributes = source.config;
   const bool gguf = source.gguf();
@@ -189,6 +191,17 @@ Result<Config> read_config(const FamilySource& source) {
   if (config.blocks.empty() || config.blocks.size() > 4096) {
     return fail(StatusCode::kCorrupt, "{}: {} blocks; 1 to 4096 are expected", attributes.source(),
                 config.blocks.size());
+  }
+  const int64_t heads_values = int64_t{config.heads} * config.head_dim,
+                kv_values =
+                    int64_t{config.kv_heads} * config.head_dim * static_cast<int64_t>(config.blocks.size());
+  if (heads_values > kMaxWidth || kv_values > kMaxKvValues) {
+    return fail(
+        StatusCode::kCorrupt,
+        "{}: {} blocks with {} query heads and {} KV heads of {} values; at most {} values of queries "
+        "and {} of keys are expected",
+        attributes.source(), config.blocks.size(), config.heads, config.kv_heads, config.head_dim, kMaxWidth,
+        kMaxKvValues);
   }
   const auto has = [&](Block kind) {
     return std::find(config.blocks.begin(), config.blocks.end(), kind) != config.blocks.end();

@@ -30,7 +30,7 @@ struct ExpertLayers {
 Result<ExpertLayers> read_expert_layers(const FamilySource& source, const DenseConfig& config,
                                         const ExpertDefaults& defaults, bool normalise) {
   ExpertLayers layers;
-  BUTTER_ASSIGN(layers.config, read_experts(source, config.hidden, {}, defaults));
+  BUTTER_ASSIGN(layers.config, read_experts(source, {config.hidden, config.layers}, {}, defaults));
   layers.config.function = config.activation;
   // GGUF files do not say; their runtime always does.
   BUTTER_ASSIGN(layers.config.routing.normalise,

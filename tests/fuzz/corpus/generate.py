@@ -120,6 +120,8 @@ def family_seeds():
     write("family", "qwen3", json.dumps(
         {"model_type": "qwen3", "use_sliding_window": True, "sliding_window": 64, "attention_bias": True,
          "layer_types": ["sliding_attention", "full_attention"], "partial_rotary_factor": 0.5, **small}).encode())
+    for fixture in sorted((pathlib.Path(__file__).parent.parent.parent / "data/fixtures").iterdir()):
+        write("family", "fixture_" + fixture.name, (fixture / "config.json").read_bytes())
     write("family", "wrapper", json.dumps({"architectures": ["LlamaForCausalLM"],
                                            "text_config": {"hidden_act": "gelu", **small}}).encode())
     for architecture in ["llama", "qwen2", "qwen3"]:
