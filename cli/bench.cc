@@ -155,7 +155,8 @@ class BenchCommand : public Command {
   Case fill(const std::string& scheme, int64_t depth) const {
     const SequenceOptions options = sequence_options(scheme);
     const CachePlan plan = must(engine_->plan_caches(options));
-    Case filled{scheme, must(engine_->make_layer_caches(options)), plan.bytes_per_token, plan.recurrent_bytes};
+    Case filled{scheme, must(engine_->make_layer_caches(options)), plan.bytes_per_token,
+                plan.recurrent_bytes};
     const int64_t real = fill_ == "repeat" ? std::min(depth, kSeedRows) : depth;
     if (real > 0) {
       note_progress("filling {} positions of {}", real, scheme);
@@ -229,8 +230,8 @@ class BenchCommand : public Command {
       row.prefill_tps = static_cast<double>(prompt_tokens_) / median(one.prefill_seconds);
     // Rows that a step reads: those before it, at most what the cache holds (a window holds fewer).
     const int64_t rows_read = depth + 1 + decode_tokens_ / 2;
-    const int64_t step_bytes = row.weight_bytes + one.state_bytes +
-                               std::min(one.kv_bytes, rows_read * one.bytes_per_token);
+    const int64_t step_bytes =
+        row.weight_bytes + one.state_bytes + std::min(one.kv_bytes, rows_read * one.bytes_per_token);
     ReadBandwidth bandwidth(row.weight_bytes + row.kv_bytes, engine_->info().threads);
     row.bandwidth = bandwidth.measure();
     row.bandwidth_share = static_cast<double>(step_bytes) / step_seconds / row.bandwidth;

@@ -164,16 +164,16 @@ class PlanCommand : public Command {
 
   // Layers that are alike, and follow one another, share a line.
   static std::string layer_table(const CachePlan& plan) {
-    std::string text = fmt::format("{:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>14} {:>14}\n", "layers", "KV heads",
-                                   "key dim", "val dim", "window", "rows", "bytes each", "state each");
+    std::string text =
+        fmt::format("{:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>14} {:>14}\n", "layers", "KV heads", "key dim",
+                    "val dim", "window", "rows", "bytes each", "state each");
     for (size_t first = 0, next = 0; first < plan.layers.size(); first = next) {
       const LayerMemory& layer = plan.layers[first];
       const auto alike = [&](const LayerMemory& other) {
         return other.kv_heads == layer.kv_heads && other.key_dim == layer.key_dim &&
                other.value_dim == layer.value_dim && other.window_size == layer.window_size &&
                other.rows == layer.rows && other.bytes == layer.bytes &&
-               other.state_bytes == layer.state_bytes &&
-               other.layer - layer.layer == &other - &layer;
+               other.state_bytes == layer.state_bytes && other.layer - layer.layer == &other - &layer;
       };
       while (next < plan.layers.size() && alike(plan.layers[next])) ++next;
       const int last = plan.layers[next - 1].layer;

@@ -36,9 +36,9 @@ struct ModelInfo {
   int hidden = 0;
   int64_t max_positions = 0;  // as the model advertises
   int64_t file_bytes = 0;
-  int64_t weight_bytes = 0;     // in their run-time forms
+  int64_t weight_bytes = 0;       // in their run-time forms
   int64_t step_weight_bytes = 0;  // of them, what a step of one token reads: of experts, those it chooses
-  int64_t workspace_bytes = 0;  // of the largest step
+  int64_t workspace_bytes = 0;    // of the largest step
   std::vector<std::string>
       notes;  // what is odd about the files and does not stand in the way, a sentence each
 };

@@ -26,7 +26,9 @@ class Ring {
     *reinterpret_cast<int*>(ring.next()) = value;
     ring.commit(position);
   }
-  int value() const { return ring.committed() == nullptr ? 0 : *reinterpret_cast<const int*>(ring.committed()); }
+  int value() const {
+    return ring.committed() == nullptr ? 0 : *reinterpret_cast<const int*>(ring.committed());
+  }
 
   StateRing ring;
 

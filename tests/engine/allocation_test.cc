@@ -99,8 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, AllocationTest, testing::ValuesIn(all_cases()));
 TEST_P(AllocationTest, DecodeStepInsideAPageAllocatesNothing) {
   rotated_format();
   const Case& c = GetParam();
-  const auto engine =
-      load_engine(tiny_options(test_data("fixtures/" + c.fixture), "cpu", c.threads));
+  const auto engine = load_engine(tiny_options(test_data("fixtures/" + c.fixture), "cpu", c.threads));
   SequenceOptions options;
   options.kv_cache = c.kv_cache;
   options.kv_window_size = c.window;

@@ -137,7 +137,8 @@ TEST_P(RecurrentOnEachIsa, Mamba2EqualsTheReferenceInTokensAndChunks) {
     for (const int64_t count : kRowCounts) {
       for (const bool zeros : {false, true}) {
         Floats conv = random.normal(count * stride, 1), dt = random.normal(count * heads, 2);
-        Floats state = zeros ? Floats(begin.size()) : begin, expected(static_cast<size_t>(count * heads * dim));
+        Floats state = zeros ? Floats(begin.size()) : begin,
+               expected(static_cast<size_t>(count * heads * dim));
         for (int64_t t = 0; t < count; ++t) {
           reference::mamba2(op, {decay.data(), skip.data(), bias.data()}, conv.data() + t * stride,
                             dt.data() + t * heads, state.data(), expected.data() + t * heads * dim);
@@ -179,10 +180,10 @@ TEST_P(RecurrentOnEachIsa, Mamba1EqualsTheReference) {
         Floats b = random.normal(count * size, 1), c = random.normal(count * size, 1);
         Floats state = zeros ? Floats(begin.size()) : begin, expected(x.size());
         for (int64_t t = 0; t < count; ++t) {
-          reference::mamba1(op, kWidth, decay.data(), skip.data(),
-                            {x.data() + t * kWidth, dt.data() + t * kWidth, b.data() + t * size,
-                             c.data() + t * size},
-                            state.data(), expected.data() + t * kWidth);
+          reference::mamba1(
+              op, kWidth, decay.data(), skip.data(),
+              {x.data() + t * kWidth, dt.data() + t * kWidth, b.data() + t * size, c.data() + t * size},
+              state.data(), expected.data() + t * kWidth);
         }
         Floats out(x.size()), next(begin.size(), NAN);
         cpu::Mamba1Rows rows;
@@ -228,10 +229,9 @@ TEST_P(RecurrentOnEachIsa, DeltaRuleEqualsTheReferenceInTokensAndChunks) {
                alpha = random.normal(count * heads, 2, -2);
         Floats state = begin, expected(static_cast<size_t>(count * heads * dim));
         for (int64_t t = 0; t < count; ++t) {
-          reference::delta_rule(
-              op, decay.data(), bias.data(),
-              {conv.data() + t * stride, beta.data() + t * heads, alpha.data() + t * heads}, state.data(),
-              reference_scratch.data(), expected.data() + t * heads * dim);
+          reference::delta_rule(op, decay.data(), bias.data(),
+                                {conv.data() + t * stride, beta.data() + t * heads, alpha.data() + t * heads},
+                                state.data(), reference_scratch.data(), expected.data() + t * heads * dim);
         }
         Floats out(expected.size()), next(begin.size(), NAN);
         cpu::DeltaRows rows;
@@ -247,8 +247,8 @@ TEST_P(RecurrentOnEachIsa, DeltaRuleEqualsTheReferenceInTokensAndChunks) {
         rows.next_state = next.data();
         EXPECT_TRUE(ops_.delta_rule(rows, 0, 1, scratch.data()));
         EXPECT_TRUE(ops_.delta_rule(rows, 1, heads, scratch.data()));
-        SCOPED_TRACE(testing::Message() << count << " rows of " << heads << " heads of " << dim
-                                        << (tiled ? " tiled" : ""));
+        SCOPED_TRACE(testing::Message()
+                     << count << " rows of " << heads << " heads of " << dim << (tiled ? " tiled" : ""));
         expect_near(out, expected, error_of(count), "output");
         expect_near(next, state, error_of(count), "state");
       }

@@ -39,7 +39,8 @@ TEST(Route, SoftmaxIsOfAllScoresAndNormalisedOnlyWhereAsked) {
   Routing how = routing(RouterScore::kSoftmax, 4, 2);
   const double total = std::exp(1.0) + std::exp(3.0) + std::exp(2.0) + 1;
   const std::vector<float> scores = {1, 3, 0, 2};
-  EXPECT_THAT(routes(how, scores), ElementsAre(1, 3, near(std::exp(3.0) / total), near(std::exp(2.0) / total)));
+  EXPECT_THAT(routes(how, scores),
+              ElementsAre(1, 3, near(std::exp(3.0) / total), near(std::exp(2.0) / total)));
   how.normalise = true;
   const double two = std::exp(3.0) + std::exp(2.0);
   EXPECT_THAT(routes(how, scores), ElementsAre(1, 3, near(std::exp(3.0) / two), near(std::exp(2.0) / two)));
@@ -72,7 +73,8 @@ TEST(Route, OfEqualScoresTheLowestIdComesFirst) {
 
 TEST(Route, ScoresThatAreNoNumbersStillNameExperts) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSoftmaxOfBest, RouterScore::kSigmoid}) {
+  for (const RouterScore score :
+       {RouterScore::kSoftmax, RouterScore::kSoftmaxOfBest, RouterScore::kSigmoid}) {
     const std::vector<float> some = routes(routing(score, 3, 2), {kNan, 1, 0});
     EXPECT_EQ(some[0], 1);
     EXPECT_EQ(some[1], 2);
