@@ -107,7 +107,6 @@ class BenchCommand : public Command {
     EngineOptions options = common_.engine_options();
     options.max_context = std::max(common_.max_context, longest());
     engine_ = load_engine(common_, options);
-    engine_->set_prefill_progress([](int64_t, int64_t) { return !interrupted(); });
     std::vector<Row> rows;
     for (const int64_t depth : depths_) {
       for (Row& row : measure(depth)) rows.push_back(std::move(row));
@@ -157,6 +156,7 @@ class BenchCommand : public Command {
     const CachePlan plan = must(engine_->plan_caches(options));
     Case filled{scheme, must(engine_->make_layer_caches(options)), plan.bytes_per_token,
                 plan.recurrent_bytes};
+    stop_when_interrupted(filled.filled);
     const int64_t real = fill_ == "repeat" ? std::min(depth, kSeedRows) : depth;
     if (real > 0) {
       note_progress("filling {} positions of {}", real, scheme);
@@ -187,8 +187,13 @@ class BenchCommand : public Command {
     return rows;
   }
 
+  static void stop_when_interrupted(Sequence& sequence) {
+    sequence.set_prefill_progress([](int64_t, int64_t) { return !interrupted(); });
+  }
+
   double time_prefill(const Case& one, int64_t depth) const {
     Sequence sequence = must(one.filled.fork());
+    stop_when_interrupted(sequence);
     const std::vector<int32_t> prompt = pseudo_text(depth, prompt_tokens_, engine_->info().vocabulary);
     const Clock::time_point start = Clock::now();
     must(engine_->forward(sequence, prompt));

@@ -73,6 +73,9 @@ class Sequence {
   // Writes the cache to a file, for Engine::load_sequence(): whole, or not at all. `tokens`: the ids that
   // were fed, position() of them, to be kept in the file too; or none.
   Status save(const std::string& path, std::span<const int32_t> tokens = {}) const;
+  // Called between prefill steps of this sequence with the tokens done, on the thread that feeds it; returns
+  // false to stop with kCancelled. A fork has none.
+  void set_prefill_progress(std::function<bool(int64_t done, int64_t total)> progress);
   int64_t held_bytes() const;
   // What a raw cache would hold at this position.
   Result<int64_t> raw_bytes() const;
@@ -124,6 +127,8 @@ class Engine {
   // Nothing is computed if an id is out of range or the context would be exceeded. A step that fails leaves
   // the sequence at the last prefill step that succeeded.
   Result<std::span<const float>> forward(Sequence& sequence, std::span<const int32_t> tokens);
+  // The same, copied to `logits`, [vocabulary]: for an engine whose next step may be another thread's.
+  Status forward(Sequence& sequence, std::span<const int32_t> tokens, std::span<float> logits);
   // The same for every token fed: calls on_logits(index of the token, logits) in order.
   Status forward_all(Sequence& sequence, std::span<const int32_t> tokens,
                      const std::function<void(int64_t index, std::span<const float> logits)>& on_logits);
@@ -137,9 +142,6 @@ class Engine {
   Status fill_by_repeating(Sequence& sequence, int64_t position);
   // forward() with a record of what every op left.
   Result<std::vector<TraceRow>> trace(Sequence& sequence, std::span<const int32_t> tokens);
-
-  // Called between prefill steps with the tokens done; return false to stop with kCancelled.
-  void set_prefill_progress(std::function<bool(int64_t done, int64_t total)> progress);
 
   // Bytes of pages held by all sequences now, and the most there were at once.
   int64_t cache_bytes() const;

@@ -244,10 +244,6 @@ int64_t Engine::peak_cache_bytes() const {
   return state_->pool->peak_leased_bytes();
 }
 
-void Engine::set_prefill_progress(std::function<bool(int64_t, int64_t)> progress) {
-  state_->prefill_progress = std::move(progress);
-}
-
 Result<CachePlan> Engine::plan_caches(const SequenceOptions& options) const {
   BUTTER_ASSIGN(const CacheOptions cache, state_->cache_options(options));
   return butter::plan_caches(state_->cache_model, cache);
@@ -346,6 +342,7 @@ Status Engine::State::run_step(Sequence::State& sequence, std::span<const int32_
 Status Engine::State::feed(Sequence::State& sequence, std::span<const int32_t> tokens, int step_rows,
                            const StepFn& each) {
   BUTTER_TRY(check_tokens(sequence, tokens));
+  const auto& prefill_progress = sequence.prefill_progress;
   const auto total = static_cast<int64_t>(tokens.size());
   CacheSet& caches = *sequence.caches;
   // Where these tokens, or others in the place of the last ones, could be fed again.
@@ -372,6 +369,17 @@ Result<std::span<const float>> Engine::forward(Sequence& sequence, std::span<con
   std::lock_guard<std::mutex> lock(state_->step_mutex);
   BUTTER_TRY(state_->feed_last(*sequence.state_, tokens, nullptr));
   return std::span<const float>(state_->prepared->logits(), static_cast<size_t>(state_->spec.vocabulary));
+}
+
+Status Engine::forward(Sequence& sequence, std::span<const int32_t> tokens, std::span<float> logits) {
+  if (logits.size() != static_cast<size_t>(state_->spec.vocabulary)) {
+    return fail(StatusCode::kInvalidArgument, "there is room for {} logits; {} are expected", logits.size(),
+                state_->spec.vocabulary);
+  }
+  std::lock_guard<std::mutex> lock(state_->step_mutex);
+  BUTTER_TRY(state_->feed_last(*sequence.state_, tokens, nullptr));
+  std::copy_n(state_->prepared->logits(), logits.size(), logits.begin());
+  return {};
 }
 
 // Logits of the last token only.
@@ -487,6 +495,10 @@ Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Sequence::Sequence(Sequence&&) noexcept = default;
 Sequence& Sequence::operator=(Sequence&&) noexcept = default;
 Sequence::~Sequence() = default;
+
+void Sequence::set_prefill_progress(std::function<bool(int64_t, int64_t)> progress) {
+  state_->prefill_progress = std::move(progress);
+}
 
 bool Sequence::unbounded() const {
   return state_->unbounded;

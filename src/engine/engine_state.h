@@ -28,7 +28,6 @@ struct Engine::State {
   std::vector<int32_t> absent_ids;
   ModelInfo info;
   EngineOptions options;
-  std::function<bool(int64_t, int64_t)> prefill_progress;
   std::mutex step_mutex;  // one step at a time
 
   // Called for every prefill step: tokens done before it, its rows, whether it is the last.
@@ -55,6 +54,7 @@ struct Sequence::State {
   Engine::State* engine = nullptr;
   std::optional<CacheSet> caches;
   SequenceOptions options;
+  std::function<bool(int64_t, int64_t)> prefill_progress;
   int64_t max_context = 0;
   bool unbounded = false;  // every layer has a window: positions grow for ever
 };

@@ -152,7 +152,7 @@ Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids,
   sampler.observe(ids);
   AnswerStream answer(tokenizer, options, on_text, result);
 
-  engine->set_prefill_progress([&](int64_t done, int64_t total) {
+  sequence->set_prefill_progress([&](int64_t done, int64_t total) {
     if (options.on_prefill) options.on_prefill(done, total);
     return !cancelled(options);
   });
@@ -174,11 +174,10 @@ Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids,
       break;
     }
     if (!next) {
-      engine->set_prefill_progress(nullptr);
+      sequence->set_prefill_progress(nullptr);
       return fail(next.error());
     }
     if (result.token_ids.empty()) {
-      engine->set_prefill_progress(nullptr);
       result.prefill_seconds = result.time_to_first_token = seconds_since(start);
     }
     if (options.max_tokens == 0) break;
@@ -194,7 +193,7 @@ Result<GenerateResult> Session::State::generate(const std::vector<int32_t>& ids,
       break;
     }
   }
-  engine->set_prefill_progress(nullptr);
+  sequence->set_prefill_progress(nullptr);
   answer.finish();
   if (result.prefill_seconds > 0) result.decode_seconds = seconds_since(start) - result.prefill_seconds;
   result.kv_bytes = sequence->held_bytes();

@@ -161,7 +161,7 @@ TEST_P(FailuresTest, CancelledPrefillStopsAtAStepAndGoesOn) {
   const std::vector<int32_t> ids = random_ids(300, 1);
   Sequence sequence = make_sequence(*engine), fresh = make_sequence(*engine);
   std::vector<int64_t> seen;
-  engine->set_prefill_progress([&](int64_t done, int64_t total) {
+  sequence.set_prefill_progress([&](int64_t done, int64_t total) {
     EXPECT_EQ(total, 300);
     seen.push_back(done);
     return done < 128;
@@ -171,7 +171,7 @@ TEST_P(FailuresTest, CancelledPrefillStopsAtAStepAndGoesOn) {
   EXPECT_EQ(cancelled.error().code(), StatusCode::kCancelled);
   EXPECT_EQ(seen, (std::vector<int64_t>{0, 64, 128}));
   EXPECT_EQ(sequence.position(), 128);
-  engine->set_prefill_progress(nullptr);
+  sequence.set_prefill_progress(nullptr);
   const std::vector<float> rest = feed_last(*engine, sequence, std::span(ids).subspan(128));
   EXPECT_EQ(rest, feed_last(*engine, fresh, ids));
 }

@@ -12,6 +12,7 @@
 //   seal, attend, scale, gather
 // Who does what depends on the number of workers; what is computed does not.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -271,7 +272,7 @@ class CpuDevice final : public Device {
   }
 
   Status finish_step(PreparedProgram& prepared) override {
-    completed_ = submitted_;
+    completed_ = submitted_.load();
     return static_cast<CpuProgram&>(prepared).non_finite.status();
   }
 
@@ -767,8 +768,8 @@ class CpuDevice final : public Device {
   VectorWeights vectors_;
   Products products_ = Products::kExact;
   int64_t linear_bytes_ = 0;
-  uint64_t submitted_ = 0;
-  uint64_t completed_ = 0;
+  std::atomic<uint64_t> submitted_ = 0;
+  std::atomic<uint64_t> completed_ = 0;
 };
 
 }  // namespace

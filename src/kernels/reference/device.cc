@@ -2,6 +2,7 @@
 // specification that other devices are compared with; it computes each row alone, so answers do not depend on
 // how tokens are cut into steps, bit for bit.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -126,7 +127,7 @@ class ReferenceDevice final : public Device {
   }
 
   Status finish_step(PreparedProgram& prepared) override {
-    completed_ = submitted_;
+    completed_ = submitted_.load();
     return static_cast<ReferenceProgram&>(prepared).non_finite.status();
   }
 
@@ -410,8 +411,8 @@ class ReferenceDevice final : public Device {
   VectorWeights vectors_;
   int64_t linear_bytes_ = 0;
   int64_t widest_row_ = 1;
-  uint64_t submitted_ = 0;
-  uint64_t completed_ = 0;
+  std::atomic<uint64_t> submitted_ = 0;
+  std::atomic<uint64_t> completed_ = 0;
 };
 
 }  // namespace
