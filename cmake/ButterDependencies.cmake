@@ -33,7 +33,7 @@ endif()
 
 # Options that every target of the project shares.
 add_library(butter_options INTERFACE)
-target_compile_options(butter_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+target_compile_options(butter_options INTERFACE -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
   $<$<BOOL:${BUTTER_WERROR}>:-Werror>)
 # A fused multiply-add is written where it is meant: the same source gives the same bits everywhere.
 target_compile_options(butter_options INTERFACE -ffp-contract=off)

@@ -1,11 +1,4 @@
-# butter::butter, the library as others see it; the install rules; the package config for find_package(butter).
-
-# In the build tree: the engine linked, the public headers seen.
-add_library(butter_public INTERFACE)
-add_library(butter::butter ALIAS butter_public)
-target_include_directories(butter_public INTERFACE ${CMAKE_SOURCE_DIR}/include)
-target_include_directories(butter_public SYSTEM INTERFACE ${BUTTER_EXPECTED_INCLUDE})
-target_link_libraries(butter_public INTERFACE $<LINK_ONLY:butter_engine> fmt::fmt)
+# The install rules, and the package config for find_package(butter).
 
 # Installed: the archives of all layers, and their libraries by name, as butter-config.cmake puts them together.
 get_property(butter_layers GLOBAL PROPERTY BUTTER_LAYERS)

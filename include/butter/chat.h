@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "butter/export.h"
 #include "butter/status.h"
 
 namespace butter {
@@ -36,11 +37,11 @@ struct ChatOptions {
 // "content" is a text, null (no text), or an array of parts {"type": "text", "text": ...}, which become lines
 // of one text. In "tool_calls", arguments that are JSON inside a text become that JSON. Errors name the
 // message.
-Result<std::vector<Message>> read_messages(std::string_view json);
+BUTTER_API Result<std::vector<Message>> read_messages(std::string_view json);
 // The way back: a JSON array, an object a line. Bytes that are no UTF-8 become U+FFFD.
-std::string write_messages(std::span<const Message> messages);
+BUTTER_API std::string write_messages(std::span<const Message> messages);
 
 // "NAME=VALUE": the value is JSON where it reads as such, else a text.
-Result<TemplateArgument> read_template_argument(std::string_view text);
+BUTTER_API Result<TemplateArgument> read_template_argument(std::string_view text);
 
 }  // namespace butter

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "butter/export.h"
 #include "butter/options.h"
 #include "butter/plan.h"
 #include "butter/sampler.h"
@@ -51,7 +52,7 @@ struct TraceRow {
   double max_abs = 0;
 };
 
-class Sequence {
+class BUTTER_API Sequence {
  public:
   Sequence(Sequence&&) noexcept;
   Sequence& operator=(Sequence&&) noexcept;
@@ -96,7 +97,7 @@ struct BatchItem {
   std::span<const int32_t> tokens;
 };
 
-class Engine {
+class BUTTER_API Engine {
  public:
   static Result<std::unique_ptr<Engine>> load(const EngineOptions& options);
   ~Engine();

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "butter/engine.h"
+#include "butter/export.h"
 
 namespace butter {
 
@@ -48,12 +49,12 @@ struct EvalOptions {
 // `count` windows of `tokens` tokens: each text in turn gives one, spread evenly over it, without overlap. A
 // BOS stands first where the tokenizer adds one. kInvalidArgument where a text is too short, saying what it
 // holds.
-Result<std::vector<std::vector<int32_t>>> cut_windows(const Tokenizer& tokenizer,
-                                                      std::span<const NamedText> texts, int64_t count,
-                                                      int64_t tokens);
+BUTTER_API Result<std::vector<std::vector<int32_t>>> cut_windows(const Tokenizer& tokenizer,
+                                                                 std::span<const NamedText> texts,
+                                                                 int64_t count, int64_t tokens);
 
 // Of 100 questions, say, 93 answered right.
-struct NeedleScore {
+struct BUTTER_API NeedleScore {
   int64_t asked = 0;
   int64_t right = 0;
   int64_t context_tokens = 0;
@@ -92,10 +93,11 @@ struct QualityReport {
 
 // Positions whose logits are held at once, of the raw cache and of one scheme: what EngineOptions::logit_rows
 // should be for measure_quality().
-int eval_chunk_rows(int64_t vocabulary);
+BUTTER_API int eval_chunk_rows(int64_t vocabulary);
 
-Result<QualityReport> measure_quality(Engine& engine, std::span<const std::vector<int32_t>> windows,
-                                      const EvalOptions& options);
+BUTTER_API Result<QualityReport> measure_quality(Engine& engine,
+                                                 std::span<const std::vector<int32_t>> windows,
+                                                 const EvalOptions& options);
 
 // --- Retrieval
 
@@ -114,8 +116,8 @@ struct NeedleReport {
 // for at its end, by the model's chat template or plainly; an answer is right if the greedy continuation says
 // the value. A prompt holds several facts, and is read once for all questions to it. The facts depend on the
 // seed alone.
-Result<NeedleReport> probe_needles(Engine& engine, std::span<const NamedText> filler,
-                                   const NeedleOptions& needles, const EvalOptions& options);
+BUTTER_API Result<NeedleReport> probe_needles(Engine& engine, std::span<const NamedText> filler,
+                                              const NeedleOptions& needles, const EvalOptions& options);
 
 // --- Layers
 
@@ -132,7 +134,8 @@ struct AttentionReport {
   bool complete = true;
 };
 
-Result<AttentionReport> measure_attention_error(Engine& engine, std::span<const std::vector<int32_t>> windows,
-                                                const EvalOptions& options);
+BUTTER_API Result<AttentionReport> measure_attention_error(Engine& engine,
+                                                           std::span<const std::vector<int32_t>> windows,
+                                                           const EvalOptions& options);
 
 }  // namespace butter

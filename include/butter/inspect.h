@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "butter/export.h"
 #include "butter/options.h"
 #include "butter/plan.h"
 #include "butter/status.h"
@@ -58,17 +59,17 @@ struct ModelDescription {
   std::vector<std::string> notes;  // as in ModelInfo
 };
 
-Result<ModelDescription> inspect_model(const std::string& model);
+BUTTER_API Result<ModelDescription> inspect_model(const std::string& model);
 
 // The tokenizer alone; nothing where the checkpoint has none.
-Result<std::unique_ptr<const Tokenizer>> load_model_tokenizer(const std::string& model);
+BUTTER_API Result<std::unique_ptr<const Tokenizer>> load_model_tokenizer(const std::string& model);
 
 // The cache plan of a sequence, as an engine on `device` would make it. May go past the advertised length.
-Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& options, int prefill_rows = 512,
-                             const std::string& device = "cpu");
+BUTTER_API Result<CachePlan> plan_model(const std::string& model, const SequenceOptions& options,
+                                        int prefill_rows = 512, const std::string& device = "cpu");
 
 // Names of the cache formats there are: what --kv-cache takes.
-std::vector<std::string> cache_format_names();
+BUTTER_API std::vector<std::string> cache_format_names();
 
 // Where the build and this machine stand.
 struct BuildInfo {
@@ -80,6 +81,6 @@ struct BuildInfo {
   int usable_cpus = 1;
   std::vector<std::string> devices;
 };
-Result<BuildInfo> build_info();
+BUTTER_API Result<BuildInfo> build_info();
 
 }  // namespace butter

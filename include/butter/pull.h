@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "butter/export.h"
 #include "butter/status.h"
 
 namespace butter {
@@ -36,10 +37,10 @@ struct PulledModel {
 };
 
 // Names of the known models, which pull_model() takes beside org/name.
-std::vector<std::string> pullable_models();
+BUTTER_API std::vector<std::string> pullable_models();
 // Where a model is that was fetched before; its size is right, its contents are not looked at.
-std::optional<std::string> find_fetched_model(const std::string& name);
+BUTTER_API std::optional<std::string> find_fetched_model(const std::string& name);
 
-Result<PulledModel> pull_model(const std::string& name, const PullOptions& options = {});
+BUTTER_API Result<PulledModel> pull_model(const std::string& name, const PullOptions& options = {});
 
 }  // namespace butter

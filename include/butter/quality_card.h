@@ -12,11 +12,12 @@
 #include <vector>
 
 #include "butter/eval.h"
+#include "butter/export.h"
 #include "butter/status.h"
 
 namespace butter {
 
-struct QualityCard {
+struct BUTTER_API QualityCard {
   std::string model;       // name of the file or folder
   std::string model_hash;  // model_fingerprint()
   std::string text;        // "alice29.txt, asyoulik.txt"
@@ -31,16 +32,16 @@ struct QualityCard {
 
 // "xxh3-ends:<16 digits>": XXH3 of the name, size, first and last MiB of each weight file: as quick for 20 GB
 // as for 20 MB, and another quantisation of the same model has another one.
-Result<std::string> model_fingerprint(const std::string& model);
+BUTTER_API Result<std::string> model_fingerprint(const std::string& model);
 // "xxh3:<16 digits>" over all bytes of the texts, in order.
-std::string text_fingerprint(std::span<const NamedText> texts);
+BUTTER_API std::string text_fingerprint(std::span<const NamedText> texts);
 
 // Where a card of this model would be written. kIo where no place can be.
-Result<std::string> quality_card_path(const std::string& model);
+BUTTER_API Result<std::string> quality_card_path(const std::string& model);
 // Returns the path. The card's own model and model_hash are not read: they are the file's.
-Result<std::string> write_quality_card(const std::string& model, QualityCard card);
+BUTTER_API Result<std::string> write_quality_card(const std::string& model, QualityCard card);
 // Nothing where there is no card, or it is of another file that stood there before. kCorrupt where it does
 // not read.
-Result<std::optional<QualityCard>> read_quality_card(const std::string& model);
+BUTTER_API Result<std::optional<QualityCard>> read_quality_card(const std::string& model);
 
 }  // namespace butter

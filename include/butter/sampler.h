@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "butter/export.h"
 #include "butter/options.h"
 #include "butter/status.h"
 
@@ -28,7 +29,7 @@ struct TokenLogprobs {
   std::vector<TokenLogprob> top;  // likeliest first; equal ones by id
 };
 
-class Sampler {
+class BUTTER_API Sampler {
  public:
   explicit Sampler(const SamplingOptions& options);
   // Refuses NaN and values out of range, naming the option.

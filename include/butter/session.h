@@ -13,6 +13,7 @@
 
 #include "butter/chat.h"
 #include "butter/engine.h"
+#include "butter/export.h"
 
 namespace butter {
 
@@ -28,7 +29,7 @@ struct GenerateOptions {
   std::function<void(int64_t done, int64_t total)> on_prefill;
 };
 
-struct GenerateResult {
+struct BUTTER_API GenerateResult {
   std::string text;
   std::vector<int32_t> token_ids;
   // Of each of token_ids, where SamplingOptions::logprobs asks for them.
@@ -50,7 +51,7 @@ struct GenerateResult {
 // A piece of the answer as it comes, whole UTF-8 characters only. Return false to stop.
 using TextFn = std::function<bool(std::string_view piece)>;
 
-class Session {
+class BUTTER_API Session {
  public:
   static Result<Session> create(Engine& engine, const SequenceOptions& options = {});
   Session(Session&&) noexcept;

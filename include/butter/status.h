@@ -8,6 +8,8 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "butter/export.h"
+
 namespace butter {
 
 enum class StatusCode {
@@ -24,10 +26,10 @@ enum class StatusCode {
 };
 
 // Short lower-case name of a code, for logs and JSON.
-const char* status_code_name(StatusCode code);
+BUTTER_API const char* status_code_name(StatusCode code);
 
 // What went wrong. Value type; safe to move between threads.
-class Error {
+class BUTTER_API Error {
  public:
   Error(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
   StatusCode code() const { return code_; }

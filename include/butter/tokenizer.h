@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "butter/export.h"
 #include "butter/status.h"
 
 namespace butter {
@@ -48,7 +49,7 @@ struct DecodeOptions {
   bool continues = false;
 };
 
-class Tokenizer {
+class BUTTER_API Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
@@ -87,7 +88,7 @@ class Tokenizer {
 // malformed parts replaced.
 //
 // One stream, one thread. The Tokenizer must outlive it.
-class StreamDetokenizer {
+class BUTTER_API StreamDetokenizer {
  public:
   explicit StreamDetokenizer(const Tokenizer& tokenizer, const DecodeOptions& options = {})
       : tokenizer_(&tokenizer), options_(options) {}
