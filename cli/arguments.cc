@@ -201,8 +201,9 @@ void Arguments::integers(const std::string& names, std::vector<int64_t>& values,
            });
 }
 
-void Arguments::positional(const std::string& name, std::string& value, const std::string& help) {
-  add_last(app_, name, help, "TEXT", [&value](const std::string& text) { value = text; })->required();
+void Arguments::positional(const std::string& name, std::string& value, const std::string& help,
+                           const std::string& kind) {
+  add_last(app_, name, help, kind, [&value](const std::string& text) { value = text; })->required();
 }
 
 }  // namespace butter::cli

@@ -28,7 +28,8 @@ class Arguments {
   explicit Arguments(CLI::App& app) : app_(app) {}
 
   // `names` as CLI11 reads them: "-m,--model". Every option that takes a value may be repeated; the last
-  // holds, except in a list. `kind` is what --help calls a value.
+  // holds, except in a list. `kind` is what --help calls a value, and
+  // what completions know of it: FILE, MODEL, NAME, SCHEME, or words with | between them.
   void flag(const std::string& names, bool& value, const std::string& help);
   void text(const std::string& names, std::string& value, const std::string& help,
             const std::string& kind = "TEXT");
@@ -48,7 +49,8 @@ class Arguments {
   void words(const std::string& names, std::vector<std::string>& values, const std::string& help);
   void integers(const std::string& names, std::vector<int64_t>& values, Range range, const std::string& help);
   // A value without a name, required.
-  void positional(const std::string& name, std::string& value, const std::string& help);
+  void positional(const std::string& name, std::string& value, const std::string& help,
+                  const std::string& kind = "TEXT");
 
  private:
   CLI::App& app_;

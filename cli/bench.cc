@@ -95,8 +95,8 @@ class BenchCommand : public Command {
                       "tokens of the measured decode (default: 64)");
     arguments.integer("--repeat", repeats_, {1, 1000},
                       "measurements, of which the median counts (default: 3)");
-    arguments.text("--fill", fill_,
-                   "how the cache is filled: prefill (real rows) or repeat (quick; default)");
+    arguments.text("--fill", fill_, "how the cache is filled: prefill (real rows) or repeat (quick; default)",
+                   "prefill|repeat");
   }
 
   int run() override {

@@ -26,5 +26,7 @@ std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_eval_command();
 std::unique_ptr<Command> make_tokenize_command();
 std::unique_ptr<Command> make_pull_command();
+std::unique_ptr<Command> make_completions_command();
+std::unique_ptr<Command> make_manual_command();
 
 }  // namespace butter::cli

@@ -60,7 +60,8 @@ class EvalCommand : public Command {
 
   void declare(Arguments& arguments) override {
     common_.declare(arguments);
-    arguments.text("--text", source_, "a UTF-8 file, or sample: the texts that come with Butter (default)");
+    arguments.text("--text", source_, "a UTF-8 file, or sample: the texts that come with Butter (default)",
+                   "FILE");
     arguments.integer("--windows", windows_, {1, 1 << 20}, "windows of the text that are read (default: 6)");
     arguments.integer("--window-tokens", window_tokens_, {2, kMaxContextLimit},
                       "tokens of a window (default: 2048, or what the model advertises)");

@@ -2,28 +2,14 @@
 #include <CLI/CLI.hpp>
 
 #include "butter/inspect.h"
-#include "cli/arguments.h"
 #include "cli/build_commit.h"
-#include "cli/command.h"
+#include "cli/command_table.h"
 #include "cli/failure.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 
 namespace butter::cli {
 namespace {
-
-std::vector<std::unique_ptr<Command>> make_commands() {
-  std::vector<std::unique_ptr<Command>> commands;
-  commands.push_back(make_generate_command());
-  commands.push_back(make_chat_command());
-  commands.push_back(make_inspect_command());
-  commands.push_back(make_plan_command());
-  commands.push_back(make_bench_command());
-  commands.push_back(make_eval_command());
-  commands.push_back(make_tokenize_command());
-  commands.push_back(make_pull_command());
-  return commands;
-}
 
 std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, " "));
@@ -80,11 +66,7 @@ int run(int argc, char** argv) {
       "--version", [] { return version_text(); }, "version, compiler, instruction set, devices");
   app.require_subcommand(1);
   const std::vector<std::unique_ptr<Command>> commands = make_commands();
-  for (const auto& command : commands) {
-    CLI::App* sub = app.add_subcommand(command->name(), command->summary());
-    Arguments arguments(*sub);
-    command->declare(arguments);
-  }
+  declare_commands(app, commands);
   std::vector<std::string> words = normalised(argc, argv);
   if (words.empty()) {
     note(app.help());

@@ -86,9 +86,9 @@ void CommonOptions::declare(Arguments& arguments) {
   arguments.text("--device", device, "cpu, or reference: float32 and scalar, the specification",
                  "cpu|reference");
   arguments.text("--kv-cache", kv_cache,
-                 "how the cache is stored: raw, aura, affine8, ..., or k=...,v=... (default: raw)");
-  arguments.text("--cache-type-k", key_format, "keys' part of --kv-cache; -ctk is the same");
-  arguments.text("--cache-type-v", value_format, "values' part of --kv-cache; -ctv is the same");
+                 "how the cache is stored: raw, aura, affine8, ..., or k=...,v=... (default: raw)", "SCHEME");
+  arguments.text("--cache-type-k", key_format, "keys' part of --kv-cache; -ctk is the same", "SCHEME");
+  arguments.text("--cache-type-v", value_format, "values' part of --kv-cache; -ctv is the same", "SCHEME");
   arguments.integer("--prefill-span", prefill_span, {kSpanUnit, kMostPrefillRows},
                     "positions that a prompt reads raw among themselves: a multiple of 64 (default: 64)");
   arguments.integer("--kv-window-size", kv_window_size, {1, kMaxContextLimit},

@@ -25,7 +25,8 @@ class PullCommand : public Command {
   void declare(Arguments& arguments) override {
     common_.declare(arguments);
     arguments.positional("name", name_,
-                         "of the model: smollm2, or org/name[:file][@revision] of the Hugging Face hub");
+                         "of the model: smollm2, or org/name[:file][@revision] of the Hugging Face hub",
+                         "NAME");
   }
 
   int run() override {
