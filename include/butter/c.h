@@ -116,13 +116,14 @@ BUTTER_API butter_status butter_engine_info(const butter_engine* engine, butter_
 
 typedef struct butter_sequence_options {
   size_t size;
-  const char* kv_cache;    // scheme: "raw", "aura", "affine4", "k=...,v=..."; NULL: "raw"
-  int64_t kv_window_size;  // positions that stay visible; 0: all
-  int64_t kv_window_keep;  // of them, the first positions, which never leave
-  int64_t max_context;     // 0: what the engine was opened for
+  const char* kv_cache;     // scheme: "raw", "aura", "affine4", "k=...,v=..."; NULL: "raw"
+  int64_t kv_window_size;   // positions that stay visible; 0: all
+  int64_t kv_window_keep;   // of them, the first positions, which never leave
+  int64_t max_context;      // 0: what the engine was opened for
+  int32_t state_snapshots;  // of recurrent layers: copies of their state that truncating can go back to
 } butter_sequence_options;
 #define BUTTER_SEQUENCE_OPTIONS_INIT \
-  { sizeof(butter_sequence_options), NULL, 0, 4, 0 }
+  { sizeof(butter_sequence_options), NULL, 0, 4, 0, 3 }
 
 // Bytes of a sequence's cache at its max_context.
 typedef struct butter_plan {
@@ -131,12 +132,13 @@ typedef struct butter_plan {
   int64_t total_bytes;    // what it holds
   int64_t prefill_bytes;  // more, while a prefill step is under way
   int64_t raw_bytes;      // total_bytes of the raw cache with the same window and context
+  int64_t state_bytes;    // of total_bytes: recurrent state, with its snapshots
   int64_t bytes_per_token;
   double ratio_sealed;      // raw bytes / bytes of a sealed page
   double ratio_at_context;  // raw_bytes / total_bytes
 } butter_plan;
 #define BUTTER_PLAN_INIT \
-  { sizeof(butter_plan), 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(butter_plan), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 // `options` may be NULL: the defaults.
 BUTTER_API butter_status butter_engine_plan(const butter_engine* engine,

@@ -28,9 +28,15 @@ Status check_flags(uint32_t flags, uint32_t known) {
 }
 
 Status give_plan(const CachePlan& from, butter_plan* plan) {
-  const butter_plan filled = {sizeof(butter_plan), from.max_context,     from.total_bytes,
-                              from.prefill_bytes,  from.raw_bytes,       from.bytes_per_token,
-                              from.ratio_sealed,   from.ratio_at_context};
+  butter_plan filled = BUTTER_PLAN_INIT;
+  filled.max_context = from.max_context;
+  filled.total_bytes = from.total_bytes;
+  filled.prefill_bytes = from.prefill_bytes;
+  filled.raw_bytes = from.raw_bytes;
+  filled.state_bytes = from.recurrent_bytes + from.snapshot_bytes;
+  filled.bytes_per_token = from.bytes_per_token;
+  filled.ratio_sealed = from.ratio_sealed;
+  filled.ratio_at_context = from.ratio_at_context;
   return give_part(plan, kPlanBytes, filled, "plan");
 }
 

@@ -51,6 +51,7 @@ Result<SequenceOptions> sequence_options(const butter_sequence_options* options)
   sequence.kv_window_size = known.kv_window_size;
   sequence.kv_window_keep = known.kv_window_keep;
   sequence.max_context = known.max_context;
+  sequence.state_snapshots = known.state_snapshots;
   return sequence;
 }
 

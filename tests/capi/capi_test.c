@@ -125,10 +125,14 @@ static void test_plans(const char* model, butter_engine* engine) {
   butter_sequence_options options = BUTTER_SEQUENCE_OPTIONS_INIT;
   EXPECT_OK(butter_engine_plan(engine, NULL, &plan));
   EXPECT(plan.max_context == 512 && plan.total_bytes == plan.raw_bytes && plan.total_bytes > 0);
+  EXPECT(plan.state_bytes == 0);
   options.kv_cache = "affine4";
   options.max_context = 256;
   EXPECT_OK(butter_engine_plan(engine, &options, &plan));
   EXPECT(plan.ratio_sealed > 2 && plan.total_bytes < plan.raw_bytes && plan.max_context == 256);
+  options.state_snapshots = -1;
+  EXPECT(butter_engine_plan(engine, &options, &plan) == BUTTER_INVALID_ARGUMENT);
+  options.state_snapshots = 3;
   options.kv_cache = "nothing9";
   EXPECT_REFUSED(butter_engine_plan(engine, &options, &plan), BUTTER_INVALID_ARGUMENT, "nothing9");
   EXPECT_REFUSED(butter_engine_plan(NULL, NULL, &plan), BUTTER_INVALID_ARGUMENT, "engine is NULL");
