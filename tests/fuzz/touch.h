@@ -9,21 +9,9 @@
 #include "checkpoint/attributes.h"
 #include "checkpoint/tensor_table.h"
 #include "core/check.h"
+#include "fuzz/touch_bytes.h"
 
 namespace butter {
-
-// Keeps the compiler from leaving out the reads.
-inline volatile uint64_t touched = 0;
-
-inline void touch(const void* data, size_t bytes) {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < bytes; ++i) sum += static_cast<const unsigned char*>(data)[i];
-  touched = touched + sum;
-}
-
-inline void touch(std::string_view text) {
-  touch(text.data(), text.size());
-}
 
 // The elements, or the error's sentence, of every getter.
 template <typename T>

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_gguf, fuzz_safetensors, fuzz_config, fuzz_family, fuzz_cache_file and fuzz_chat: small files
-that reach every branch.
+"""Writes the seeds of fuzz_gguf, fuzz_safetensors, fuzz_config, fuzz_family, fuzz_cache_file, fuzz_chat,
+fuzz_tokenizer_json, fuzz_tokenizer_model and fuzz_jinja: small files that reach every branch.
 
 Needs nothing but Python:   python generate.py
 """
 
+import base64
 import json
 import pathlib
 import struct
@@ -195,8 +196,130 @@ def chat_seeds():
     chat_request("odd", [{"role": "", "content": "\ud83e\uddc8\u0000"}], {"not": "a list"}, ["no", "1a=2", "messages=[]", "x="])
 
 
+def byte_alphabet():
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    return [chr(b) if b in printable else chr(next(others)) for b in range(256)]
+
+
+def small_charsmap():
+    """Maps A to a: a double array with one path, and the text."""
+    units = [0] * 256
+    units[0] = 1 << 10
+    units[0x40] = 0x41 | 1 << 8 | 0x42 << 10
+    units[0x02] = 1 << 31
+    return struct.pack("<I", 1024) + struct.pack("<256I", *units) + b"a\0"
+
+
+def added(id, content, **flags):
+    return {"id": id, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+            "special": False, **flags}
+
+
+def tokenizer_json(name, model, pre_tokenizer, decoder, tokens=(), normalizer=None, post_processor=None, config=None):
+    file = {"added_tokens": list(tokens), "normalizer": normalizer, "pre_tokenizer": pre_tokenizer,
+            "post_processor": post_processor, "decoder": decoder, "model": model}
+    data = json.dumps(file, ensure_ascii=False, separators=(",", ":")).encode()
+    write("tokenizer_json", name, data + (b"\0" + json.dumps(config).encode() if config else b""))
+
+
+def tokenizer_json_seeds():
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    pieces = {piece: i for i, piece in enumerate([*byte_alphabet(), "ab", "abc", "\u0120a"])}
+    bpe = {"type": "BPE", "vocab": pieces, "merges": ["a b", "ab c", "\u0120 a"], "ignore_merges": True}
+    tokens = [added(259, "<s>", special=True, rstrip=True), added(260, "<tool>", lstrip=True, single_word=True),
+              added(261, "<|im_end|>", special=True, normalized=True)]
+    template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"<s>": {"id": "<s>", "ids": [259], "tokens": ["<s>"]}}}
+    tokenizer_json("bytes", bpe, {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": "\\p{N}{1,3}|\\s+(?!\\S)"}, "behavior": "Isolated", "invert": False},
+        {"type": "Digits", "individual_digits": True}, byte_level]}, byte_level, tokens, {"type": "Sequence", "normalizers": [
+            {"type": "NFC"}, {"type": "Lowercase"}]}, template, {"eos_token": "<|im_end|>", "add_eos_token": True})
+    marks = [f"<0x{b:02X}>" for b in range(256)]
+    characters = {piece: i for i, piece in enumerate(["<unk>", *marks, "\u2581", "a", "b", "ab", "\u2581a"])}
+    metaspace = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}
+    tokenizer_json("characters", {"type": "BPE", "vocab": characters, "merges": [["a", "b"], ["\u2581", "a"]],
+                                  "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True}, metaspace,
+                   {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+                                                     {"type": "ByteFallback"}, {"type": "Fuse"},
+                                                     {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})
+    scores = [["<unk>", 0], ["\u2581", -1.5], ["a", -2], ["b", -2.5], ["ab", -3], ["\u2581ab", -4.25], ["aaa", -9]]
+    tokenizer_json("unigram", {"type": "Unigram", "vocab": scores, "unk_id": 0}, {**metaspace, "prepend_scheme": "always"},
+                   metaspace, [added(7, "</s>", special=True)], {"type": "Sequence", "normalizers": [
+                       {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(small_charsmap()).decode()},
+                       {"type": "Strip", "strip_left": False, "strip_right": True},
+                       {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}]})
+    plain = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
+    for kind in ("NFD", "NFKC", "NFKD", "StripAccents"):
+        tokenizer_json(f"form_{kind.lower()}", plain, {"type": "WhitespaceSplit"}, {"type": "Fuse"}, (), {"type": kind})
+    tokenizer_json("words", plain, {"type": "Sequence", "pretokenizers": [
+        {"type": "Whitespace"}, {"type": "Punctuation", "behavior": "Contiguous"},
+        {"type": "Split", "pattern": {"String": "a"}, "behavior": "MergedWithNext", "invert": True}]}, metaspace)
+    vocabulary = [{"rank": i, "token_bytes": base64.b64encode(bytes([i]) if i < 256 else b"ab").decode()} for i in range(257)]
+    write("tokenizer_json", "tekken", json.dumps(
+        {"config": {"pattern": "\\p{L}+|\\s|.", "default_vocab_size": 260, "default_num_special_tokens": 3},
+         "vocab": vocabulary}, separators=(",", ":")).encode())
+
+
+def field(number, data):
+    size = len(data)
+    varint = b""
+    while size >= 0x80:
+        varint += bytes([size & 0x7F | 0x80])
+        size >>= 7
+    return bytes([number << 3 | 2]) + varint + bytes([size]) + data
+
+
+def sentencepiece(name, kind, pieces, trainer=b"", normalizer=b""):
+    normal = 1
+    model = b"".join(field(1, field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + bytes([0x18, type or normal]))
+                     for text, score, type in pieces)
+    write("tokenizer_model", name, model + field(2, bytes([0x18, kind]) + trainer) + field(3, normalizer))
+
+
+def tokenizer_model_seeds():
+    reserved = [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3)]
+    marks = [(f"<0x{b:02X}>", 0, 6) for b in range(256)]
+    texts = ["\u2581", "a", "b", "ab", "\u2581a", "aba", "\u2581\u2581"]
+    words = [(text, -1.0 * i, 1) for i, text in enumerate(texts)]
+    sentencepiece("bpe_bytes", 2, reserved + marks + words, b"\x98\x02\x01", b"\x18\x01\x20\x00")
+    sentencepiece("bpe_symbols", 2, reserved + words[:3] + [("ab", -1, 5), ("abab", -2, 5), ("<tool>", 0, 4), (" b", 0, 4)],
+                  b"\xc0\x01\x01", b"\x20\x01")
+    sentencepiece("unigram", 1, reserved + words + [("aaaa", -0.5, 4), ("bb", -1, 5)], b"\xe2\x02\x03 ? ",
+                  field(2, small_charsmap()) + b"\x28\x00")
+    write("tokenizer_model", "tiktoken", b"YQ== 0\nYg== 1\nYWI= 2\n")
+
+
+def jinja_seeds():
+    families = HERE.parents[1] / "data/jinja/families"
+    for name in ("gemma3", "phi4_mini", "deepseek_r1", "minimax", "mistral_tekken", "falcon_h1"):
+        write("jinja", name, (families / f"{name}.jinja").read_bytes())
+    small = {
+        "expressions": "{{ [1, 2.5, 'a', none, true][0:2] }}{{ {'a': 1, 'b': (2,)}.items()|list }}{{ 7 // 2 ** 3 % 5 - -1 }}"
+                       "{{ 'x' ~ 1 if not a is defined and 'b' in 'abc' else \"é\\n\" }}{{ a.b.c[0]|default('d', true) }}",
+        "loops": "{%- for k, v in {'a': [1, [2]], 'b': []}|dictsort recursive if k %}{{ loop.index }}{{ loop.cycle('x', 'y') }}"
+                 "{% if loop.last %}{% break %}{% else %}{% continue %}{% endif %}{{ loop(v) }}{% else %}none{% endfor -%}",
+        "blocks": "{% macro m(a, b=2) %}<{{ a }}{{ caller(b) if caller }}{{ varargs }}{{ kwargs }}>{% endmacro %}"
+                  "{% call(x) m(1, 2, 3, z=4) %}{{ x }}{% endcall %}{% set y %}{{ m(1) }}{% endset %}{% filter upper %}{{ y }}"
+                  "{% endfilter %}{% with q = 1 %}{{ q }}{% endwith %}{% generation %}g{% endgeneration %}{% raw %}{{{% endraw %}",
+        "filters": "{{ messages|map(attribute='role')|unique|join(',') }}{{ messages|groupby('role')|length }}{{ tools|tojson(indent=2) }}"
+                   "{{ 'abc def'|truncate(5, leeway=0)|center(9)|indent(2, true)|replace('a', 'b')|trim|title }}"
+                   "{{ [3, 1, 2]|sort(reverse=true)|slice(2)|list }}{{ 1.5|round|int }}{{ [1, 2]|batch(2, 0)|list|sum(start=[]) }}",
+        "methods": "{{ ' a,b '.strip().split(',')|last }}{{ 'x'.format(1) }}{{ '{:>5}{a[0]!r}'.format('y', a=[1]) }}{{ 'Ab'.swapcase() }}"
+                   "{{ 'a-b'.partition('-') }}{{ '%s %(k)s' % {'k': 1} }}{{ '%05.1f' % 2.25 }}{{ 'ab'.isalpha() }}{{ 'a'.zfill(3) }}",
+        "state": "{% set ns = namespace(n=0, l=[]) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% set ns.l = ns.l + [m.role] %}"
+                 "{% endfor %}{{ ns.n }}{{ ns.l }}{% set c = cycler(1, 2) %}{{ c.next() }}{{ c.current }}{% set j = joiner() %}{{ j() }}{{ j() }}"
+                 "{{ strftime_now('%d %b %Y') }}{{ raise_exception('no') if ns.n == 99 }}{#- note -#}{%+ if 1 -%} x {%- endif +%}",
+    }
+    for name, template in small.items():
+        write("jinja", name, template.encode())
+
+
 if __name__ == "__main__":
     chat_seeds()
+    tokenizer_json_seeds()
+    tokenizer_model_seeds()
+    jinja_seeds()
     cache_file_seeds()
     family_seeds()
     gguf_seeds()
