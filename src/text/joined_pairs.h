@@ -27,10 +27,10 @@ class JoinedPairModel final : public WordModel {
     std::string_view text;  // not empty
     int32_t id = 0;
     float score = 0;  // finite; the best is the highest
-    bool is_unused =
-        false;  // may be joined, but is none of the tokens: it falls apart into what it was joined of
-    bool is_one_symbol = false;  // where a text has it, it is one symbol from the start, and stays one (the
-                                 // longest of those that fit)
+    // May be joined, but is none of the tokens: it falls apart into what it was joined of.
+    bool is_unused = false;
+    // Where a text has it, it is one symbol from the start, and stays one: the longest of those that fit.
+    bool is_one_symbol = false;
   };
   struct Options {
     bool of_bytes = false;           // words begin as bytes, not as characters
