@@ -110,8 +110,9 @@ class BUTTER_API Engine {
   // Ids that have logits and stand for no token, sorted: vocabularies of models may be padded.
   // forward_sample() chooses none of them. Empty where there is no tokenizer.
   std::span<const int32_t> absent_ids() const;
-  // The source of the chat template, where the checkpoint has one.
-  Result<std::optional<std::string>> chat_template() const;
+  // The source of the chat template, where the checkpoint has one; or of the other that some have for requests
+  // with tools.
+  Result<std::optional<std::string>> chat_template(bool for_tools = false) const;
 
   // An empty sequence. Fails where the options make no sense or the budget cannot hold the plan.
   Result<Sequence> make_layer_caches(const SequenceOptions& options = {});

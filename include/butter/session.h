@@ -73,7 +73,7 @@ class BUTTER_API Session {
   Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages,
                                            const ChatOptions& options = {}) const;
   bool has_chat_template() const;
-  // Whether a variable of this name stands in the chat template.
+  // Whether a variable of this name stands in the chat template, or in the model's own for tools.
   bool chat_template_names(std::string_view variable) const;
 
   // Writes the cache and the tokens that it holds to a file: whole, or not at all.

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "engine/engine_state.h"
 #include "engine/known_models.h"
+#include "engine/template_source.h"
 #include "engine/tokenizer_source.h"
 #include "engine/traced_forward.h"
 #include "families/family.h"
@@ -233,8 +234,9 @@ const Tokenizer* Engine::tokenizer() const {
 std::span<const int32_t> Engine::absent_ids() const {
   return state_->absent_ids;
 }
-Result<std::optional<std::string>> Engine::chat_template() const {
-  return load_chat_template(*state_->checkpoint);
+Result<std::optional<std::string>> Engine::chat_template(bool for_tools) const {
+  BUTTER_ASSIGN(auto sources, load_chat_templates(*state_->checkpoint));
+  return for_tools ? sources.with_tools : sources.usual;
 }
 
 int64_t Engine::cache_bytes() const {

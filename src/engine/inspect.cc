@@ -9,6 +9,7 @@
 #include "core/cpu_isa.h"
 #include "core/thread_pool.h"
 #include "engine/known_models.h"
+#include "engine/template_source.h"
 #include "engine/tokenizer_source.h"
 #include "families/family.h"
 #include "kernels/row_format.h"
@@ -95,8 +96,8 @@ TensorDescription describe_tensor(const TensorEntry& entry) {
 
 Result<TokenizerDescription> describe_tokenizer(const Checkpoint& checkpoint) {
   TokenizerDescription description;
-  BUTTER_ASSIGN(const auto chat_template, load_chat_template(checkpoint));
-  description.has_chat_template = chat_template.has_value();
+  BUTTER_ASSIGN(const auto templates, load_chat_templates(checkpoint));
+  description.has_chat_template = templates.usual.has_value();
   BUTTER_ASSIGN(const auto tokenizer, load_tokenizer(checkpoint));
   if (!tokenizer) return description;
   description.present = true;

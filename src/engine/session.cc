@@ -9,7 +9,6 @@
 #include "checkpoint/printable.h"
 #include "engine/engine_state.h"
 #include "engine/stop_filter.h"
-#include "engine/tokenizer_source.h"
 #include "text/chat_messages.h"
 #include "text/chat_template.h"
 
@@ -67,17 +66,26 @@ double GenerateResult::decode_tps() const {
              : 0;
 }
 
+// A template that does not parse stands in the way of chats, and of nothing else.
+struct SessionTemplate {
+  std::string source;
+  Result<ChatTemplate> parsed;
+
+  explicit SessionTemplate(const std::string& text) : source(text), parsed(ChatTemplate::parse(text)) {}
+};
+
 struct Session::State {
   Engine* engine = nullptr;
   SequenceOptions sequence_options;
   std::optional<Sequence> sequence;
-  std::string template_source;
-  std::optional<ChatTemplate> chat_template;
-  std::vector<int32_t> tokens;  // fed so far: one for each position
+  std::optional<SessionTemplate> chat_template;
+  std::optional<SessionTemplate> tool_template;  // for requests with tools, where the model has another
+  std::vector<int32_t> tokens;                   // fed so far: one for each position
 
   Status restart();
   Result<int64_t> reuse(const std::vector<int32_t>& ids);
   Result<const Tokenizer*> require_tokenizer() const;
+  Result<const ChatTemplate*> choose_template(const ChatOptions& options) const;
   Result<std::vector<int32_t>> chat_tokens(const std::vector<Message>& messages,
                                            const ChatOptions& options) const;
   Result<GenerateResult> generate(const std::vector<int32_t>& ids, const GenerateOptions& options,
@@ -209,29 +217,38 @@ Result<const Tokenizer*> Session::State::require_tokenizer() const {
   return engine->tokenizer();
 }
 
-// The template's words may be special tokens, what people wrote may not.
-Result<std::vector<int32_t>> Session::State::chat_tokens(const std::vector<Message>& messages,
-                                                         const ChatOptions& options) const {
-  BUTTER_ASSIGN(const Tokenizer* tokenizer, require_tokenizer());
-  if (!chat_template) {
+Result<const ChatTemplate*> Session::State::choose_template(const ChatOptions& options) const {
+  const bool asks_for_tools = !options.tools.empty();
+  const auto& chosen = asks_for_tools && tool_template ? tool_template : chat_template;
+  if (!chosen) {
     return fail(StatusCode::kInvalidArgument,
                 "{} has no chat template; a plain completion (--raw) is expected", engine->info().name);
   }
-  if (!options.tools.empty() && !has_word(template_source, "tools")) {
+  if (asks_for_tools && !has_word(chosen->source, "tools")) {
     return fail(
         StatusCode::kUnsupported,
         "--tools is given, and the chat template of {} has no tools; a model whose template has them is "
         "expected",
         engine->info().name);
   }
+  if (!chosen->parsed) return fail(chosen->parsed.error().within(engine->info().name));
+  return &*chosen->parsed;
+}
+
+// The template's words may be special tokens, what people wrote may not.
+Result<std::vector<int32_t>> Session::State::chat_tokens(const std::vector<Message>& messages,
+                                                         const ChatOptions& options) const {
+  BUTTER_ASSIGN(const Tokenizer* tokenizer, require_tokenizer());
+  BUTTER_ASSIGN(const ChatTemplate* chosen, choose_template(options));
   ChatTemplateOptions render;
   BUTTER_ASSIGN(render.arguments, template_variables(options));
   if (tokenizer->bos_id()) render.bos_token = tokenizer->piece(*tokenizer->bos_id());
   if (tokenizer->eos_id()) render.eos_token = tokenizer->piece(*tokenizer->eos_id());
-  BUTTER_ASSIGN(const RenderedChat chat, chat_template->render(messages, render));
+  BUTTER_ASSIGN(const RenderedChat chat, chosen->render(messages, render));
   std::vector<TextSpan> content;
   for (const jinja::Span& span : chat.content) content.push_back({span.begin, span.end});
   EncodeOptions encode;
+  encode.add_eos = false;
   encode.parse_special = true;
   encode.content = content;
   return tokenizer->encode(chat.text, encode);
@@ -247,11 +264,10 @@ Result<Session> Session::create(Engine& engine, const SequenceOptions& options) 
   state->engine = &engine;
   state->sequence_options = options;
   BUTTER_TRY(state->restart());
-  BUTTER_ASSIGN(const auto source, engine.chat_template());
-  if (source) {
-    state->template_source = *source;
-    BUTTER_ASSIGN(state->chat_template, ChatTemplate::parse(*source));
-  }
+  BUTTER_ASSIGN(const auto usual, engine.chat_template());
+  BUTTER_ASSIGN(const auto with_tools, engine.chat_template(true));
+  if (usual) state->chat_template.emplace(*usual);
+  if (with_tools) state->tool_template.emplace(*with_tools);
   return Session(std::move(state));
 }
 
@@ -264,7 +280,9 @@ Result<GenerateResult> Session::chat(const std::vector<Message>& messages, const
 Result<GenerateResult> Session::complete(std::string_view text, const GenerateOptions& options,
                                          const TextFn& on_text) {
   BUTTER_ASSIGN(const Tokenizer* tokenizer, state_->require_tokenizer());
-  BUTTER_ASSIGN(const std::vector<int32_t> ids, tokenizer->encode(text));
+  EncodeOptions encode;
+  encode.add_eos = false;  // the text goes on
+  BUTTER_ASSIGN(const std::vector<int32_t> ids, tokenizer->encode(text, encode));
   return state_->generate(ids, options, on_text);
 }
 
@@ -299,7 +317,8 @@ bool Session::has_chat_template() const {
   return state_->chat_template.has_value();
 }
 bool Session::chat_template_names(std::string_view variable) const {
-  return has_word(state_->template_source, variable);
+  const auto names = [&](const auto& chosen) { return chosen && has_word(chosen->source, variable); };
+  return names(state_->chat_template) || names(state_->tool_template);
 }
 Status Session::reset() {
   return state_->restart();

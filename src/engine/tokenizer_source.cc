@@ -116,13 +116,6 @@ Result<TokenizerSpec> gguf_tokenizer(const Attributes& metadata, std::string_vie
   return spec;
 }
 
-Result<std::optional<std::string>> template_of_config(const std::string& text) {
-  BUTTER_ASSIGN(const Attributes config, Attributes::parse_json(text, "tokenizer_config.json"));
-  if (config.kind("chat_template") == AttributeKind::kAbsent) return std::optional<std::string>();
-  BUTTER_ASSIGN(const std::string_view source, config.get_string("chat_template"));
-  return std::optional<std::string>(source);
-}
-
 // The files of one kind that a folder may have, the best first.
 struct TokenizerFile {
   const char* name;
@@ -166,20 +159,6 @@ Result<std::unique_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkp
     return std::make_unique<const VocabularyTokenizer>(std::move(tokenizer));
   }
   return folder_tokenizer(checkpoint);
-}
-
-Result<std::optional<std::string>> load_chat_template(const Checkpoint& checkpoint) {
-  if (checkpoint.format() == CheckpointFormat::kGguf) {
-    if (checkpoint.config().kind("tokenizer.chat_template") == AttributeKind::kAbsent)
-      return std::optional<std::string>();
-    BUTTER_ASSIGN(const std::string_view source, checkpoint.config().get_string("tokenizer.chat_template"));
-    return std::optional<std::string>(source);
-  }
-  BUTTER_ASSIGN(auto own_file, checkpoint.sidecar("chat_template.jinja"));
-  if (own_file) return own_file;
-  BUTTER_ASSIGN(const auto config, checkpoint.sidecar("tokenizer_config.json"));
-  if (!config) return std::optional<std::string>();
-  return template_of_config(*config);
 }
 
 Status check_vocabulary(const Tokenizer& tokenizer, int vocabulary) {

@@ -1,4 +1,4 @@
-// The tokenizer and chat template of a checkpoint: from GGUF metadata, or the files beside safetensors.
+// The tokenizer of a checkpoint: from GGUF metadata, or the files beside safetensors.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,6 @@ namespace butter {
 
 // Null where the checkpoint has no tokenizer: it runs on token ids.
 Result<std::unique_ptr<const Tokenizer>> load_tokenizer(const Checkpoint& checkpoint);
-
-// The source text of the chat template; nothing where there is none.
-Result<std::optional<std::string>> load_chat_template(const Checkpoint& checkpoint);
 
 // A tokenizer must not make ids that the model has no embedding for.
 Status check_vocabulary(const Tokenizer& tokenizer, int vocabulary);

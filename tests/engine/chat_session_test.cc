@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "butter/pull.h"
 #include "butter/session.h"
 #include "support/chat_model.h"
@@ -118,6 +120,63 @@ TEST_F(ChatModelTest, WhatTheTemplateLacksIsRefused) {
   EXPECT_FALSE(without.chat_template_names("messages"));
   EXPECT_THAT(without.chat({{"user", "Hi"}}, tokens(1), nullptr).error().message(),
               HasSubstr("no chat template"));
+}
+
+TEST_F(ChatModelTest, AnotherTemplateForToolsIsTakenForThemAlone) {
+  const auto engine = load({.chat_template = "usual {{ messages[0].content }}",
+                            .tool_template = "{{ tools[0] }} {{ messages[0].content }} {{ mood }}"});
+  const Session session = make_session(*engine);
+  const auto text_of = [&](const ChatOptions& options) {
+    const auto ids = session.chat_tokens({{"user", "Hi"}}, options);
+    EXPECT_TRUE(ids) << ids.error().message();
+    return ids ? engine->tokenizer()->decode(*ids) : "";
+  };
+  EXPECT_EQ(text_of({}), "usual Hi");
+  EXPECT_EQ(text_of({.tools = "[5]", .arguments = {{"mood", "\"good\""}}}), "5 Hi good");
+  EXPECT_TRUE(session.chat_template_names("mood"));
+}
+
+TEST_F(ChatModelTest, ATemplateThatDoesNotParseStandsInTheWayOfChatsAlone) {
+  const auto engine = load({.chat_template = "{% for %}"});
+  Session session = make_session(*engine);
+  EXPECT_TRUE(session.has_chat_template());
+  const auto chat = session.chat({{"user", "Hi"}}, tokens(1), nullptr);
+  ASSERT_FALSE(chat);
+  EXPECT_THAT(chat.error().message(), HasSubstr("model.gguf: chat template: template line 1"));
+  EXPECT_TRUE(session.complete("Hi", tokens(1), nullptr));
+}
+
+// Of a folder: a file of its own, or one of the texts that tokenizer_config.json has.
+TEST_F(ChatModelTest, FoldersHaveTheirTemplatesInSeveralPlaces) {
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(test_data("fixtures/llama/") + name, folder_.file(name));
+  const auto engine = load_engine(tiny_options(folder_.path(), "reference"));
+  const auto usual = [&](bool for_tools = false) {
+    const auto source = engine->chat_template(for_tools);
+    return !source ? source.error().message() : source->value_or("none");
+  };
+  EXPECT_EQ(usual(), "none");
+  const std::string config = folder_.file("tokenizer_config.json");
+  write_test_file(config, R"({"chat_template": null, "model_max_length": 1000000000000000019884624838656})");
+  EXPECT_EQ(usual(), "none");
+  write_test_file(config, R"({"chat_template": "a"})");
+  EXPECT_EQ(usual(), "a");
+  EXPECT_EQ(usual(true), "none");
+  write_test_file(
+      config, R"({"chat_template": [{"name": "default", "template": "b"}, {"name": "rag", "template": "c"},
+                                                {"name": "tool_use", "template": "d"}]})");
+  EXPECT_EQ(usual(), "b");
+  EXPECT_EQ(usual(true), "d");
+  for (const char* wrong : {"5", "[5]", "[{\"name\": \"default\"}]", "{}"}) {
+    write_test_file(config, std::string("{\"chat_template\": ") + wrong + "}");
+    EXPECT_THAT(usual(), HasSubstr("tokenizer_config.json: chat_template is neither")) << wrong;
+  }
+  write_test_file(config, "[");
+  EXPECT_THAT(usual(), HasSubstr("tokenizer_config.json is no JSON object"));
+  write_test_file(folder_.file("chat_template.json"), R"({"chat_template": "e"})");
+  EXPECT_EQ(usual(), "e");
+  write_test_file(folder_.file("chat_template.jinja"), "f");
+  EXPECT_EQ(usual(), "f");
 }
 
 class DefaultModelTest : public testing::Test {

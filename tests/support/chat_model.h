@@ -14,6 +14,7 @@ namespace butter {
 
 struct ChatModelOptions {
   const char* chat_template = kChatTemplate;  // nullptr: none
+  const char* tool_template = nullptr;        // another for requests with tools
   std::vector<int32_t> unused = {};           // tokens that the file calls unused
 };
 
@@ -30,6 +31,8 @@ inline void write_chat_model(const std::string& path, const ChatModelOptions& op
     writer.numbers<int32_t>("tokenizer.ggml.token_type", types);
     writer.value<uint32_t>("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(kByteEndId));
     if (options.chat_template != nullptr) writer.string("tokenizer.chat_template", options.chat_template);
+    if (options.tool_template != nullptr)
+      writer.string("tokenizer.chat_template.tool_use", options.tool_template);
   };
   write_fixture_gguf(load_fixture("llama"), path, file);
 }
