@@ -110,8 +110,8 @@ class BUTTER_API Engine {
   // Ids that have logits and stand for no token, sorted: vocabularies of models may be padded.
   // forward_sample() chooses none of them. Empty where there is no tokenizer.
   std::span<const int32_t> absent_ids() const;
-  // The source of the chat template, where the checkpoint has one; or of the other that some have for requests
-  // with tools.
+  // The source of the chat template, where the checkpoint has one; or of the other that some have for
+  // requests with tools.
   Result<std::optional<std::string>> chat_template(bool for_tools = false) const;
 
   // An empty sequence. Fails where the options make no sense or the budget cannot hold the plan.
