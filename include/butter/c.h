@@ -62,7 +62,7 @@ typedef enum butter_status {
 } butter_status;
 
 // "invalid argument"; for any other number "unknown".
-BUTTER_API const char* butter_status_name(butter_status status);
+BUTTER_API const char* butter_status_name(int status);
 // The sentence of the last call on this thread that failed, or "". Valid until the next one that fails.
 BUTTER_API const char* butter_last_error(void);
 // "0.1.0"

@@ -68,7 +68,7 @@ const char* butter_version(void) {
   return butter::kVersion;
 }
 
-const char* butter_status_name(butter_status status) {
+const char* butter_status_name(int status) {
   using butter::StatusCode;
   if (status == BUTTER_OK) return "ok";
   if (status == BUTTER_INTERNAL) return "internal";

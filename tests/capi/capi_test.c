@@ -97,7 +97,7 @@ static void test_opening(const char* model) {
   EXPECT(strncmp(butter_version(), "0.", 2) == 0);
   EXPECT(strcmp(butter_status_name(BUTTER_OK), "ok") == 0);
   EXPECT(strcmp(butter_status_name(BUTTER_INVALID_ARGUMENT), "invalid argument") == 0);
-  EXPECT(strcmp(butter_status_name((butter_status)1000), "unknown") == 0);
+  EXPECT(strcmp(butter_status_name(1000), "unknown") == 0);
 }
 
 /* Structs of older and newer programs. */
