@@ -45,12 +45,19 @@ std::vector<size_t> matrix_chunks() {
   return {1, 7, 64, 200};
 }
 
-std::vector<MatrixDevice> matrix_devices() {
-  std::vector<MatrixDevice> devices = {{"reference", Isa::kPortable}};
-  const std::vector<Isa> isas = available_isas();
-  for (Isa isa : isas) {
-    if (kWholeMatrix || isa == isas.back() || isa == Isa::kAvx2) devices.push_back({"cpu", isa});
-  }
+const std::vector<MatrixDevice>& matrix_devices() {
+  static const std::vector<MatrixDevice> devices = [] {
+    std::vector<MatrixDevice> made = {{"reference", Isa::kPortable, "reference"}};
+    const std::vector<Isa> isas = available_isas();
+    if (kWholeMatrix) {
+      made.push_back({"cpu", choose_isa().value(), "cpu"});
+      return made;
+    }
+    for (Isa isa : isas) {
+      if (isa == isas.back() || isa == Isa::kAvx2) made.push_back({"cpu", isa, isa_name(isa)});
+    }
+    return made;
+  }();
   return devices;
 }
 

@@ -33,10 +33,12 @@ std::vector<size_t> matrix_chunks();
 struct MatrixDevice {
   std::string name;
   Isa isa = Isa::kPortable;
+  std::string label;  // in names of tests
 
   bool reference() const { return name == "reference"; }
-  std::string label() const { return reference() ? name : isa_name(isa); }
 };
-std::vector<MatrixDevice> matrix_devices();
+// The reference and the CPU: the whole matrix with its best instruction set, or the one that BUTTER_ISA
+// names; the subset with the best and AVX2.
+const std::vector<MatrixDevice>& matrix_devices();
 
 }  // namespace butter

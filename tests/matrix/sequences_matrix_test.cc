@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SequenceMatrix,
                                           testing::Range<size_t>(0, matrix_devices().size())),
                          [](const auto& instance) {
                            return std::get<0>(instance.param) + "_" +
-                                  matrix_devices()[std::get<1>(instance.param)].label();
+                                  matrix_devices()[std::get<1>(instance.param)].label;
                          });
 
 bool all_finite(const Logits& logits) {
