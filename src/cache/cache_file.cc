@@ -94,13 +94,18 @@ Json pages_json(const CacheLayout& layout, int64_t position) {
 Json header_json(const CacheLayout& layout, const CacheFileContext& context, int64_t position,
                  int64_t tokens) {
   const CacheOptions& options = layout.options;
-  return {{"model", context.model},
-          {"kv_cache", scheme_name(options.scheme)},
-          {"raw", dtype_name(options.scheme.raw)},
-          {"window", {options.window.max_size, options.window.keep}},
-          {"position", position},
-          {"tokens", tokens},
-          {"pages", pages_json(layout, position)}};
+  Json header = {{"model", context.model},
+                 {"kv_cache", scheme_name(options.scheme)},
+                 {"raw", dtype_name(options.scheme.raw)},
+                 {"window", {options.window.max_size, options.window.keep}},
+                 {"position", position},
+                 {"tokens", tokens},
+                 {"pages", pages_json(layout, position)}};
+  for (const RopeTable& table : context.rope_tables) {
+    if (!table.long_inv_freq.empty())
+      header["rope"] = table.turns_long(layout.max_positions()) ? "long" : "short";
+  }
+  return header;
 }
 
 Prefix make_prefix(const std::string& header, int64_t body_bytes) {
@@ -275,7 +280,8 @@ class RowLoader {
   RowLoader(HashedReader& file, const CacheLayout& layout, const CacheFileContext& context, Buffer scratch)
       : file_(file), raw_(layout.options.scheme.raw), codecs_(context.codecs), scratch_(std::move(scratch)) {
     if (!layout.options.scheme.centres()) return;
-    for (const RopeTable& table : context.rope_tables) rotary_.emplace_back(table, 0);
+    for (const RopeTable& table : context.rope_tables)
+      rotary_.emplace_back(table.frequencies(layout.max_positions()), 0);
   }
 
   Status state(const CacheLayout& layout, std::byte* block) {
@@ -380,15 +386,8 @@ struct Field {
 constexpr Field kFields[] = {{"model", "the model"},
                              {"kv_cache", "--kv-cache"},
                              {"raw", "raw rows of type"},
-                             {"window", "--kv-window-size and --kv-window-keep"}};
-
-// The most positions that a sequence of this layout reaches.
-int64_t most_positions(const CacheLayout& layout) {
-  for (const WindowClass& window_class : layout.classes) {
-    if (window_class.window.none() && !window_class.layers.empty()) return layout.options.max_context;
-  }
-  return kMaxPosition;
-}
+                             {"window", "--kv-window-size and --kv-window-keep"},
+                             {"rope", "RoPE frequencies, which --max-context chooses,"}};
 
 struct FileContents {
   int64_t position = 0;
@@ -398,24 +397,25 @@ struct FileContents {
 
 Status check_header(const Json& header, const CacheLayout& layout, const CacheFileContext& context,
                     FileContents& contents) {
-  const auto field = [&](const char* name) {
-    const auto found = header.find(name);
-    return found == header.end() ? Json() : *found;
+  const auto field_of = [](const Json& object, const char* name) {
+    const auto found = object.find(name);
+    return found == object.end() ? Json() : *found;
   };
-  const Json wanted = header_json(layout, context, 0, 0);
+  const auto field = [&](const char* name) { return field_of(header, name); };
+  const Json wanted_header = header_json(layout, context, 0, 0);
   for (const Field& known : kFields) {
-    const Json found = field(known.name);
-    if (found == wanted[known.name]) continue;
+    const Json found = field(known.name), wanted = field_of(wanted_header, known.name);
+    if (found == wanted) continue;
     return fail(StatusCode::kInvalidArgument, "it was saved with {} {}; {} is expected", known.meaning,
-                shown(found), shown(wanted[known.name]));
+                shown(found), shown(wanted));
   }
   const Json position = field("position"), tokens = field("tokens"), pages = field("pages");
   if (!position.is_number_unsigned() || position.get<uint64_t>() > uint64_t{kMaxPosition})
     return odd_field("position", position);
   contents.position = position.get<int64_t>();
-  if (contents.position > most_positions(layout)) {
+  if (contents.position > layout.max_positions()) {
     return fail(StatusCode::kLimit, "it holds {} positions; the context has {} (--max-context)",
-                contents.position, most_positions(layout));
+                contents.position, layout.max_positions());
   }
   if (!tokens.is_number_unsigned() || (tokens != 0 && tokens != position)) return odd_field("tokens", tokens);
   contents.tokens = tokens.get<int64_t>();

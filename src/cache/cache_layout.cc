@@ -65,6 +65,13 @@ Status check_dim(const RowFormat& format, int dim, int layer) {
 
 }  // namespace
 
+int64_t CacheLayout::max_positions() const {
+  for (const WindowClass& window_class : classes) {
+    if (window_class.window.none() && !window_class.layers.empty()) return options.max_context;
+  }
+  return kMaxPositions;
+}
+
 int CacheLayout::state_blocks() const {
   return state.bytes == 0 ? 0 : StateRing::blocks(options.state_snapshots);
 }

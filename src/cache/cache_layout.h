@@ -48,6 +48,8 @@ struct CacheLayout {
   std::vector<StateShape> state_layers;
   StateLayout state;  // of one block
 
+  // The most positions that a sequence reaches: no end where every layer with a KV cache has a window.
+  int64_t max_positions() const;
   // Blocks of recurrent state that a sequence holds.
   int state_blocks() const;
   bool seals() const { return options.scheme.seals(); }

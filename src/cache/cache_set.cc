@@ -224,7 +224,8 @@ void CacheSet::show_step_pages(size_t index, const StepSpan& span) {
 
 StepSequence CacheSet::step_view(int first_row) const {
   BUTTER_CHECK(step_rows_ > 0);
-  StepSequence view{first_row, step_rows_, position_, &layout_->options.scheme, step_views_};
+  StepSequence view{first_row,  step_rows_, position_, layout_->max_positions(), &layout_->options.scheme,
+                    step_views_};
   if (state_.leased()) {
     view.state = state_.committed();
     view.next_state = state_.next();

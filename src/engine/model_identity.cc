@@ -91,6 +91,9 @@ void add_spec(Hasher& hasher, const ModelSpec& spec) {
   for (const RopeTable& table : spec.rope_tables) {
     hasher.add(uint64_t{table.inv_freq.size()}, table.amplitude);
     for (double frequency : table.inv_freq) hasher.add(frequency);
+    if (table.long_inv_freq.empty()) continue;
+    hasher.add(table.reach);
+    for (double frequency : table.long_inv_freq) hasher.add(frequency);
   }
   for (const LayerSpec& layer : spec.layers) {
     add_norm(hasher, layer.pre_norm);

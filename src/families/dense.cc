@@ -291,6 +291,8 @@ class SpecBuilder {
     const auto usual_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
     spec.scale = config_.attention_scale.value_or(usual_scale);
     if (!config_.windows.empty()) spec.window = config_.windows[static_cast<size_t>(layer)];
+    // As wide as the model reaches: it cuts nothing.
+    if (spec.window.max_size >= config_.max_positions) spec.window = {};
     return spec;
   }
 

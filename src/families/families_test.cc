@@ -199,10 +199,47 @@ TEST(Families, Phi3TakesItsMatricesOutOfFusedOnes) {
   EXPECT_EQ(first.v.weight.first_row, first.q.weight.shape[0] + first.k.weight.shape[0]);
   EXPECT_EQ(first.v.weight.first_row + first.v.weight.shape[0], first.v.weight.stored[0]);
   EXPECT_TRUE(first.window.none());
+  config["max_position_embeddings"] = "4096";
   config["sliding_window"] = "2047";
   EXPECT_EQ(attention(*spec_of(config), 3).window, (Window{2047, 0}));
-  config["rope_scaling"] = R"({"type": "longrope", "short_factor": [1], "long_factor": [2]})";
-  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("longrope"));
+  config["sliding_window"] = "262144";  // Phi-3-mini-128k: more than its positions
+  EXPECT_TRUE(attention(*spec_of(config), 3).window.none());
+}
+
+TEST(Families, LongropeHasFrequenciesForTwoLimitsAndSharpensByItsStretch) {
+  Config config = family_config("phi3");
+  const auto pairs = static_cast<size_t>(attention(*spec_of(config), 0).head_dim / 2);
+  const auto factors = [&](double factor) {
+    std::string text = "[";
+    for (size_t i = 0; i < pairs; ++i) text += (i > 0 ? ", " : "") + std::to_string(factor);
+    return text + "]";
+  };
+  const auto scaling = [&](const std::string& shorter, const std::string& longer, const char* type) {
+    return R"({"type": ")" + std::string(type) + R"(", "short_factor": )" + shorter + R"(, "long_factor": )" +
+           longer + "}";
+  };
+  config["max_position_embeddings"] = "131072";
+  config["original_max_position_embeddings"] = "4096";
+  const std::vector<double> plain = spec_of(config)->rope_tables[0].inv_freq;
+  for (const char* type : {"longrope", "su"}) {
+    config["rope_scaling"] = scaling(factors(1.25), factors(4), type);
+    const auto spec = spec_of(config);
+    ASSERT_TRUE(spec) << spec.error().message();
+    const RopeTable& table = spec->rope_tables[0];
+    EXPECT_NEAR(table.amplitude, std::sqrt(1 + std::log(32.0) / std::log(4096.0)), 1e-6);
+    EXPECT_EQ(table.reach, 4096);
+    for (size_t i = 0; i < pairs; ++i) {
+      EXPECT_DOUBLE_EQ(table.frequencies(4096)[i], plain[i] / 1.25);
+      EXPECT_DOUBLE_EQ(table.frequencies(4097)[i], plain[i] / 4);
+    }
+  }
+  config["rope_scaling"] = scaling("[1]", factors(1), "longrope");
+  EXPECT_THAT(refusal(spec_of(config)),
+              AllOf(HasSubstr("short_factor has 1 numbers"), HasSubstr(std::to_string(pairs))));
+  config["rope_scaling"] = scaling(factors(1), factors(0), "longrope");
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("long_factor has 0"));
+  config["rope_scaling"] = R"({"type": "dynamic", "factor": 2})";
+  EXPECT_THAT(refusal(spec_of(config)), HasSubstr("dynamic"));
 }
 
 TEST(Families, Gemma3HasTwoRotationsAndCentredNorms) {
@@ -287,6 +324,7 @@ TEST(Families, MoreExpertsThanAnyModelHasAreRefusedBeforeTheyAreNamed) {
 TEST(Families, MuseCountsItsFullLayersFromTheLast) {
   Config config = family_config("muse_glimmer_text");
   config["num_hidden_layers"] = "6";
+  config["max_position_embeddings"] = "4096";
   const auto spec = spec_of(config);
   ASSERT_TRUE(spec) << spec.error().message();
   for (const int layer : {1, 5}) {

@@ -103,6 +103,81 @@ Status read_hf_yarn(const Attributes& scaling, double theta, int64_t max_positio
   return {};
 }
 
+// LongRoPE: a divisor for each pair, of two kinds of sequences. What the scores of long contexts are
+// sharpened by holds for both.
+void apply_longrope(const std::vector<double>& short_factors, const std::vector<double>& long_factors,
+                    double original, RopeTable& table) {
+  table.reach = static_cast<int64_t>(original);
+  table.long_inv_freq = table.inv_freq;
+  for (size_t i = 0; i < table.inv_freq.size(); ++i) {
+    table.inv_freq[i] /= short_factors[i];
+    table.long_inv_freq[i] /= long_factors[i];
+  }
+}
+
+Result<std::vector<double>> read_factors(const Attributes& scaling, const char* key, size_t pairs) {
+  BUTTER_ASSIGN(std::vector<double> factors, scaling.get_floats(key));
+  if (factors.size() != pairs) {
+    return fail(StatusCode::kCorrupt, "{} has {} numbers; {} are expected, one for each pair of channels",
+                scaling.full_name(key), factors.size(), pairs);
+  }
+  for (const double factor : factors) {
+    if (factor >= 1e-6 && factor <= 1e6) continue;
+    return fail(StatusCode::kCorrupt, "{} has {}; 1e-06 to 1e+06 is expected", scaling.full_name(key),
+                factor);
+  }
+  return factors;
+}
+
+Status read_hf_longrope(const Attributes& scaling, double original, int64_t max_positions, RopeTable& table) {
+  const size_t pairs = table.inv_freq.size();
+  BUTTER_ASSIGN(const auto short_factors, read_factors(scaling, "short_factor", pairs));
+  BUTTER_ASSIGN(const auto long_factors, read_factors(scaling, "long_factor", pairs));
+  BUTTER_ASSIGN(original, scaling.require_float_or("original_max_position_embeddings", original, 0, 1e12));
+  double factor = static_cast<double>(max_positions) / original;
+  if (original < 2) {  // not stated
+    original = static_cast<double>(max_positions);
+    BUTTER_ASSIGN(factor, scaling.require_float_or("factor", 1, 1e-6, 1e6));
+  }
+  const double amplitude = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
+  BUTTER_ASSIGN(const double stated, scaling.require_float_or("attention_factor", amplitude, 1e-6, 1e6));
+  table.amplitude = static_cast<float>(stated);
+  apply_longrope(short_factors, long_factors, original, table);
+  return {};
+}
+
+// The divisors of GGUF files: a tensor with one for each pair; none: the file has no such tensor.
+Result<std::vector<double>> read_divisors(const FamilySource& source, const char* name, size_t pairs) {
+  if (!source.checkpoint || source.checkpoint->find_tensor(name) == nullptr) return std::vector<double>();
+  const auto count = static_cast<int64_t>(pairs);
+  BUTTER_ASSIGN(const TensorView view, source.checkpoint->require_tensor(name, Shape{count}));
+  std::vector<float> values(pairs);
+  dequantise_row(view.dtype, view.data, count, values.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] > 0) continue;
+    return fail(StatusCode::kCorrupt, "{}[{}] is {}; a positive number is expected", name, i, values[i]);
+  }
+  return std::vector<double>(values.begin(), values.end());
+}
+
+Status read_gguf_longrope(const FamilySource& source, const std::string& prefix, double context,
+                          const std::vector<double>& short_divisors, RopeTable& table) {
+  const char* long_name = "rope_factors_long.weight";
+  BUTTER_ASSIGN(const auto long_divisors, read_divisors(source, long_name, table.inv_freq.size()));
+  if (long_divisors.empty()) {
+    return fail(StatusCode::kCorrupt, "there is rope_factors_short.weight and no {}; both are expected",
+                long_name);
+  }
+  BUTTER_ASSIGN(
+      const double original,
+      source.config.require_float_or(prefix + "rope.scaling.original_context_length", context, 1, 1e12));
+  BUTTER_ASSIGN(const double amplitude,
+                source.config.require_float_or(prefix + "rope.scaling.attn_factor", 1, 1e-6, 1e6));
+  table.amplitude = static_cast<float>(amplitude);
+  apply_longrope(short_divisors, long_divisors, original, table);
+  return {};
+}
+
 }  // namespace
 
 Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, const RopeDefaults& defaults,
@@ -118,7 +193,13 @@ Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, const Rop
                 config.require_float_or("rope_theta", defaults.theta, 1e-3, kMaxTheta));
   BUTTER_ASSIGN(const double outer_partial,
                 config.require_float_or("partial_rotary_factor", defaults.partial, 0, 1));
-  return read_hf_rope_object(scaling, head_dim, {outer_theta, outer_partial}, max_positions);
+  BUTTER_ASSIGN(const double original,
+                config.require_float_or("original_max_position_embeddings", 0, 0, 1e12));
+  RopeDefaults own = defaults;
+  own.theta = outer_theta;
+  own.partial = outer_partial;
+  own.original = original;
+  return read_hf_rope_object(scaling, head_dim, own, max_positions);
 }
 
 Result<RopeTable> read_hf_rope_object(const Attributes& scaling, int head_dim, const RopeDefaults& defaults,
@@ -147,7 +228,12 @@ Result<RopeTable> read_hf_rope_object(const Attributes& scaling, int head_dim, c
     BUTTER_TRY(read_hf_yarn(scaling, theta, max_positions, table));
     return table;
   }
-  return fail(StatusCode::kUnsupported, "{} is \"{}\"; default, linear, llama3 and yarn are supported",
+  if (type == "longrope" || type == "su") {
+    BUTTER_TRY(read_hf_longrope(scaling, defaults.original, max_positions, table));
+    return table;
+  }
+  return fail(StatusCode::kUnsupported,
+              "{} is \"{}\"; default, linear, llama3, yarn and longrope are supported",
               scaling.full_name("rope_type"), type);
 }
 
@@ -165,6 +251,13 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
 
   BUTTER_ASSIGN(const std::string type, config.get_string_or(prefix + "rope.scaling.type", "none"));
   BUTTER_ASSIGN(const double factor, config.require_float_or(prefix + "rope.scaling.factor", 1, 1e-6, 1e6));
+  BUTTER_ASSIGN(const double context, config.require_float_or(prefix + "context_length", 2048, 1, 1e12));
+  const size_t pairs = table.inv_freq.size();
+  BUTTER_ASSIGN(const auto short_divisors, read_divisors(source, "rope_factors_short.weight", pairs));
+  if (!short_divisors.empty()) {
+    BUTTER_TRY(read_gguf_longrope(source, prefix, context, short_divisors, table));
+    return table;
+  }
   if (type == "linear") {
     for (double& inv : table.inv_freq) inv /= factor;
   } else if (type == "yarn") {
@@ -172,7 +265,6 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
     yarn.theta = theta;
     yarn.factor = factor;
     yarn.truncate = defaults.truncate;
-    BUTTER_ASSIGN(const double context, config.require_float_or(prefix + "context_length", 2048, 1, 1e12));
     BUTTER_ASSIGN(yarn.original,
                   config.require_float_or(prefix + "rope.scaling.original_context_length", context, 1, 1e12));
     apply_yarn(yarn, table);
@@ -184,20 +276,8 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
                 "{}rope.scaling.type is \"{}\"; none, linear and yarn are supported", prefix, type);
   }
 
-  const TensorView* divisors =
-      source.checkpoint ? source.checkpoint->find_tensor("rope_freqs.weight") : nullptr;
-  if (divisors == nullptr) return table;
-  const auto pairs = static_cast<int64_t>(table.inv_freq.size());
-  BUTTER_ASSIGN(const TensorView view, source.checkpoint->require_tensor("rope_freqs.weight", Shape{pairs}));
-  std::vector<float> values(table.inv_freq.size());
-  dequantise_row(view.dtype, view.data, pairs, values.data());
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!(values[i] > 0)) {
-      return fail(StatusCode::kCorrupt, "rope_freqs.weight[{}] is {}; a positive number is expected", i,
-                  values[i]);
-    }
-    table.inv_freq[i] /= values[i];
-  }
+  BUTTER_ASSIGN(const auto divisors, read_divisors(source, "rope_freqs.weight", pairs));
+  for (size_t i = 0; i < divisors.size(); ++i) table.inv_freq[i] /= divisors[i];
   return table;
 }
 

@@ -10,6 +10,7 @@ struct RopeDefaults {
   double theta = 10000;
   double partial = 1;
   bool truncate = true;  // YaRN's ramp at whole pairs: not stated in GGUF files
+  double original = 0;   // positions before scaling, where they are stated beside it
 };
 
 // From config.json: rope_parameters, or rope_scaling with top-level rope_theta. `head_dim` and the partial
@@ -21,7 +22,8 @@ Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, const Rop
 Result<RopeTable> read_hf_rope_object(const Attributes& parameters, int head_dim,
                                       const RopeDefaults& defaults, int64_t max_positions);
 
-// From GGUF metadata (`prefix` is "llama.") and, where the file has one, the tensor rope_freqs of divisors.
+// From GGUF metadata (`prefix` is "llama.") and, where the file has them, tensors of divisors: rope_freqs, or
+// rope_factors_short and rope_factors_long.
 Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& prefix, int head_dim,
                                  const RopeDefaults& defaults);
 

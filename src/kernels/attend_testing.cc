@@ -78,7 +78,7 @@ RopeTable rope_of(int dim) {
 }  // namespace
 
 TestCache::TestCache(const TestCacheOptions& options)
-    : options_(options), rotary_(rope_of(options.shape.key_dim), kRotaryPages) {
+    : options_(options), rotary_(rope_of(options.shape.key_dim).inv_freq, kRotaryPages) {
   const std::vector<KvLayerShape> layers = {options.shape};
   raw_layout_ = raw_layout(layers, options.scheme.raw, kPageRows);
   pinned_layout_ = raw_layout(layers, options.scheme.raw, kPinnedRows);

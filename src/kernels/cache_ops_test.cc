@@ -23,7 +23,7 @@ class SealedPage {
   // rows [64][kDim]: the keys of head 0 and the values of head 1; the others are ordinary.
   SealedPage(const KvScheme& scheme, const std::vector<float>& rows, const SealOptions& options)
       : scheme_(scheme),
-        rotary_(rope(), 4),
+        rotary_(frequencies(), 4),
         raw_layout_(raw_layout({shape()}, scheme.raw, kPageRows)),
         pinned_layout_(raw_layout({shape()}, scheme.raw, kPinnedRows)),
         sealed_layout_(sealed_layout({shape()}, scheme)),
@@ -108,10 +108,10 @@ class SealedPage {
 
  private:
   static KvLayerShape shape() { return {2, kHeads, kDim, kDim, 0}; }
-  static RopeTable rope() {
-    RopeTable table;
-    for (int i = 0; i < kDim / 2; ++i) table.inv_freq.push_back(std::pow(1e4, -2.0 * i / kDim));
-    return table;
+  static std::vector<double> frequencies() {
+    std::vector<double> frequencies;
+    for (int i = 0; i < kDim / 2; ++i) frequencies.push_back(std::pow(1e4, -2.0 * i / kDim));
+    return frequencies;
   }
   // As a step sees it that begins in page `first_raw`.
   KvView view(int64_t first_raw) const {

@@ -67,7 +67,7 @@ const Shape kShapes[] = {{32, 16}, {64, 32}, {64, 16}, {80, 40}, {128, 64}, {256
 
 TEST(RotaryTable, EveryAngleIsThatOfDoubleArithmetic) {
   const RopeTable rope = rope_of(32, 1e4);
-  const RotaryTable table(rope, kTablePages);
+  const RotaryTable table(rope.inv_freq, kTablePages);
   std::vector<float> scratch(64);
   for (int64_t page : kPages) {
     const PairRotation at_page = table.page(page, scratch.data());
@@ -98,7 +98,7 @@ struct Case {
   Case(const Shape& given, double size, uint64_t seed)
       : shape(given),
         rope(rope_of(given.pairs, 1e5)),
-        table(rope, kTablePages),
+        table(rope.inv_freq, kTablePages),
         keys(random_floats(seed, int64_t{kPageRows} * given.dim)),
         bytes(static_cast<size_t>(centre_layout({{0, 1, given.dim, given.dim, 0}}).bytes)) {
     const std::vector<float> b = random_floats(seed + 1, given.dim);
@@ -191,7 +191,7 @@ TEST(Centre, AnyByteOfBIsInItsId) {
 
 TEST(Centre, EqualWeightsChooseTheLowerPairs) {
   const RopeTable rope = rope_of(32, 1);  // all pairs turn alike
-  const RotaryTable table(rope, 1);
+  const RotaryTable table(rope.inv_freq, 1);
   std::vector<std::byte> bytes(static_cast<size_t>(centre_layout({{0, 1, 64, 64, 0}}).bytes));
   const std::vector<float> zero(64 * 64);
   make_centre(zero.data(), 64, table, bytes.data());
@@ -341,7 +341,7 @@ struct Error {
 class Biased {
  public:
   Biased(const RealRows& rows, const std::vector<double>& bias, int64_t page)
-      : rows_(rows), rope_(rope_of(kPairs, 1e5)), table_(rope_, kTablePages), page_(page) {
+      : rows_(rows), rope_(rope_of(kPairs, 1e5)), table_(rope_.inv_freq, kTablePages), page_(page) {
     for (int k = 0; k < kKeys; ++k) {
       std::vector<double> key = doubles(rows.keys.data() + k * kDim, kDim);
       for (size_t i = 0; i < key.size(); ++i) key[i] += bias[i];

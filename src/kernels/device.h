@@ -43,7 +43,8 @@ struct ClassPages {
 struct StepSequence {
   int first_row = 0;
   int rows = 0;
-  int64_t position = 0;  // of the first row
+  int64_t position = 0;       // of the first row
+  int64_t max_positions = 0;  // that it may have in its life: RopeTable::frequencies()
   const KvScheme* scheme = nullptr;
   std::span<const ClassPages> classes;  // by window class
   // Recurrent state (kernels/state_layout.h): read from `state`, or all zeros where that is null; written,

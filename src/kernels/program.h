@@ -276,6 +276,16 @@ SlotId written_slot(const Op& op);
 struct RopeTable {
   std::vector<double> inv_freq;  // radians a position, one for each pair; scaling folded in
   float amplitude = 1;
+  // LongRoPE (Ding et al. 2024): sequences admitted to more than `reach` positions turn by these, from their
+  // first position on: keys that are cached have been turned. As many as inv_freq; empty: there is one way.
+  std::vector<double> long_inv_freq;
+  int64_t reach = 0;
+
+  bool turns_long(int64_t max_positions) const { return !long_inv_freq.empty() && max_positions > reach; }
+  // Those of a sequence that may have so many positions.
+  const std::vector<double>& frequencies(int64_t max_positions) const {
+    return turns_long(max_positions) ? long_inv_freq : inv_freq;
+  }
 };
 
 // What a trace names an op by: "layer 3 attention", and which slot it leaves its result in.

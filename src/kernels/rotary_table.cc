@@ -8,8 +8,8 @@
 
 namespace butter {
 
-RotaryTable::RotaryTable(const RopeTable& rope, int64_t pages)
-    : pairs_(static_cast<int>(rope.inv_freq.size())), inv_freq_(rope.inv_freq) {
+RotaryTable::RotaryTable(std::span<const double> inv_freq, int64_t pages)
+    : pairs_(static_cast<int>(inv_freq.size())), inv_freq_(inv_freq.begin(), inv_freq.end()) {
   const auto width = static_cast<size_t>(pairs_);
   middle_.resize(2 * width);
   turn((kPageRows - 1) / 2.0, middle_.data());

@@ -6,11 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace butter {
-
-struct RopeTable;
 
 // Cosines and sines of all pairs for one angle each: cos[pairs], sin[pairs].
 struct PairRotation {
@@ -25,7 +24,8 @@ class RotaryTable {
   RotaryTable() = default;
   // Pages from `pages` on, and beyond kMostPages, are worked out when asked for.
   static constexpr int64_t kMostPages = 4096;
-  RotaryTable(const RopeTable& rope, int64_t pages);
+  // `inv_freq`: radians a position, one for each pair.
+  RotaryTable(std::span<const double> inv_freq, int64_t pages);
 
   int pairs() const { return pairs_; }
   // By 64 · page positions. `scratch` has room for 2 · pairs floats.

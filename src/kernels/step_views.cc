@@ -28,9 +28,11 @@ StepViews::StepViews(const Program& program, const StepLimits& limits)
     places_.push_back({shape.window_class, program.index_in_class(static_cast<int>(i)),
                        raw_layout({shape}, limits.raw, kPageRows).layers[0]});
   }
-  for (const RopeTable& rope : program.rope_tables)
-    rotary_.emplace_back(rope, limits.seals ? pages_for(limits.max_positions) : 0);
-  rotary_.emplace_back();
+  const int64_t pages = limits.seals ? pages_for(limits.max_positions) : 0;
+  for (const RopeTable& rope : program.rope_tables) {
+    rotary_.emplace_back(rope.inv_freq, pages);
+    long_rotary_.emplace_back(rope.long_inv_freq, pages);
+  }
   // One page more for every further sequence: each may start and end inside a page.
   raw_pages_per_layer_ = static_cast<size_t>(touched_pages(limits.rows) + 2 * limits.sequences);
   views_.resize(program.kv_layers.size() * static_cast<size_t>(limits.sequences));
@@ -73,6 +75,12 @@ Status StepViews::check(const StepInputs& inputs) const {
   return {};
 }
 
+const RotaryTable& StepViews::rotary(const KvLayerShape& shape, int64_t max_positions) const {
+  if (shape.rope_table < 0) return no_rotation_;
+  const auto table = static_cast<size_t>(shape.rope_table);
+  return program_.rope_tables[table].turns_long(max_positions) ? long_rotary_[table] : rotary_[table];
+}
+
 void StepViews::set(const StepInputs& inputs, std::byte* scratch) {
   sequences_ = static_cast<int>(inputs.sequences.size());
   for (size_t layer = 0; layer < places_.size(); ++layer) {
@@ -109,9 +117,8 @@ void StepViews::set(const StepInputs& inputs, std::byte* scratch) {
       }
       view.centre = {};
       if (pages.centre != nullptr) {
-        const int table = view.shape.rope_table;
         view.centre = {pages.centre, &pages.centre_layout->layers[index],
-                       table < 0 ? &rotary_.back() : &rotary_[static_cast<size_t>(table)]};
+                       &rotary(view.shape, from.max_positions)};
       }
       view.pinned = {};
       if (pages.pinned != nullptr) view.pinned = {pages.pinned, &pages.pinned_layout->layers[index]};

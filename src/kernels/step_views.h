@@ -37,10 +37,14 @@ class StepViews {
     LayerLayout scratch;  // of this layer alone
   };
 
+  // Of a layer's keys in a sequence that may have so many positions.
+  const RotaryTable& rotary(const KvLayerShape& shape, int64_t max_positions) const;
+
   const Program& program_;
   StepLimits limits_;
   std::vector<LayerPlace> places_;
-  std::vector<RotaryTable> rotary_;  // one for each rope table, and one without pairs at the end
+  std::vector<RotaryTable> rotary_, long_rotary_;  // one for each rope table
+  const RotaryTable no_rotation_;
   int64_t scratch_page_bytes_ = 0;
   size_t raw_pages_per_layer_ = 0;
   std::vector<AttendSequence> views_;

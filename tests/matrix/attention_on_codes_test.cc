@@ -53,7 +53,7 @@ class Expected {
       : model_(model), raw_(raw), scheme_(scheme) {
     for (size_t layer = 0; layer < raw.layers.size(); ++layer) {
       const KvLayerShape& shape = model.kv_layers()[layer];
-      const RotaryTable rotary(model.rope_of(shape), 2);
+      const RotaryTable rotary(model.frequencies(shape), 2);
       sinks_.push_back(model.sinks(shape));
       for (int head = 0; head < shape.kv_heads; ++head)
         rows_.push_back(seal(shape, raw.layers[layer], head, rotary, device));
@@ -222,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(Models, AttentionMatrix,
                                           testing::Range<size_t>(0, matrix_devices().size())),
                          [](const auto& instance) {
                            return std::get<0>(instance.param) + "_" +
-                                  matrix_devices()[std::get<1>(instance.param)].label();
+                                  matrix_devices()[std::get<1>(instance.param)].label;
                          });
 
 TEST_P(AttentionMatrix, QueriesSeeWhatTheMaskSaysAndCodesMeanWhatTheyDecodeTo) {

@@ -65,6 +65,11 @@ CacheSet TracedModel::make_caches(const KvScheme& scheme, const Window& window, 
   return taken(make_layer_caches(model, options, pool_));
 }
 
+std::vector<double> TracedModel::frequencies(const KvLayerShape& layer) const {
+  if (layer.rope_table < 0) return {};
+  return program_.rope_tables[static_cast<size_t>(layer.rope_table)].frequencies(kMaxPositions);
+}
+
 size_t TracedModel::kv_index(int layer) const {
   const auto found = std::find_if(program_.kv_layers.begin(), program_.kv_layers.end(),
                                   [&](const KvLayerShape& shape) { return shape.layer == layer; });

@@ -34,10 +34,8 @@ class TracedModel {
 
   const ModelSpec& spec() const { return spec_; }
   const std::vector<KvLayerShape>& kv_layers() const { return program_.kv_layers; }
-  // How far keys turn; a table without pairs where they do not.
-  RopeTable rope_of(const KvLayerShape& layer) const {
-    return layer.rope_table < 0 ? RopeTable{} : program_.rope_tables[static_cast<size_t>(layer.rope_table)];
-  }
+  // How far keys turn, by pairs of channels; none where they do not.
+  std::vector<double> frequencies(const KvLayerShape& layer) const;
   const AttentionSpec& attention(const KvLayerShape& layer) const;
   // Scores without a value, one for each query head; empty where there are none.
   std::vector<float> sinks(const KvLayerShape& layer) const;

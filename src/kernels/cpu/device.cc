@@ -367,20 +367,21 @@ class CpuDevice final : public Device {
     for (size_t t = 0; t < step.program.angles.size(); ++t) {
       const RopeTable& table = step.program.program.rope_tables[t];
       const auto pairs = static_cast<int64_t>(table.inv_freq.size());
-      for_own_rows(step, [&](int64_t row, int64_t position) {
+      for_own_rows(step, [&](int64_t row, int64_t position, int64_t max_positions) {
         float* cos = step.program.angles[t] + row * 2 * pairs;
-        cpu::rope_angles(table, position, cos, cos + pairs);
+        cpu::rope_angles(table.frequencies(max_positions), table.amplitude, position, cos, cos + pairs);
       });
     }
   }
 
-  // each(row of the step, its position) for the rows that the worker owns.
+  // each(row of the step, its position, its sequence's limit) for the rows that the worker owns.
   template <typename Each>
   static void for_own_rows(const StepContext& step, const Each& each) {
     for (const StepSequence& sequence : step.inputs.sequences) {
       const int64_t begin = std::max<int64_t>(sequence.first_row, step.own_rows.begin);
       const int64_t end = std::min<int64_t>(sequence.first_row + sequence.rows, step.own_rows.end);
-      for (int64_t row = begin; row < end; ++row) each(row, sequence.position + row - sequence.first_row);
+      for (int64_t row = begin; row < end; ++row)
+        each(row, sequence.position + row - sequence.first_row, sequence.max_positions);
     }
   }
 

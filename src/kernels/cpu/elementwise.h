@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/cpu_isa.h"
 #include "kernels/program.h"
@@ -37,6 +38,6 @@ const Elementwise& elementwise(Isa isa);
 
 // cos and sin, times the amplitude, of every pair of `table` at a position. The angle is formed and
 // reduced in float64. Plain C++: workers split a step's positions, and compute each once.
-void rope_angles(const RopeTable& table, int64_t position, float* cos, float* sin);
+void rope_angles(std::span<const double> inv_freq, float amplitude, int64_t position, float* cos, float* sin);
 
 }  // namespace butter::cpu

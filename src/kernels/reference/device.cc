@@ -228,7 +228,8 @@ class ReferenceDevice final : public Device {
     const auto pairs = static_cast<int64_t>(table.inv_freq.size());
     for (const StepSequence& sequence : inputs.sequences) {
       for (int r = 0; r < sequence.rows; ++r) {
-        reference::rope_angles(table, sequence.position + r, step.angles, step.angles + pairs);
+        reference::rope_angles(table.frequencies(sequence.max_positions), table.amplitude,
+                               sequence.position + r, step.angles, step.angles + pairs);
         reference::rope(op, pairs, step.angles, step.angles + pairs,
                         row(step, op.in_out, sequence.first_row + r));
       }

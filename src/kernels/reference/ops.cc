@@ -28,11 +28,12 @@ void rms_norm(const RmsNormOp& op, const float* in, int64_t width, const float* 
   }
 }
 
-void rope_angles(const RopeTable& table, int64_t position, float* cos, float* sin) {
-  for (size_t i = 0; i < table.inv_freq.size(); ++i) {
-    const double angle = std::fmod(static_cast<double>(position) * table.inv_freq[i], 2 * std::numbers::pi);
-    cos[i] = table.amplitude * std::cos(static_cast<float>(angle));
-    sin[i] = table.amplitude * std::sin(static_cast<float>(angle));
+void rope_angles(std::span<const double> inv_freq, float amplitude, int64_t position, float* cos,
+                 float* sin) {
+  for (size_t i = 0; i < inv_freq.size(); ++i) {
+    const double angle = std::fmod(static_cast<double>(position) * inv_freq[i], 2 * std::numbers::pi);
+    cos[i] = amplitude * std::cos(static_cast<float>(angle));
+    sin[i] = amplitude * std::sin(static_cast<float>(angle));
   }
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/tensor_view.h"
 #include "kernels/program.h"
@@ -23,7 +24,7 @@ void rms_norm(const RmsNormOp& op, const float* in, int64_t width, const float* 
 
 // cos and sin, times the table's amplitude, of position · inv_freq[i]; one each for every pair. The angle is
 // formed and reduced to a turn in float64, so that far positions lose nothing.
-void rope_angles(const RopeTable& table, int64_t position, float* cos, float* sin);
+void rope_angles(std::span<const double> inv_freq, float amplitude, int64_t position, float* cos, float* sin);
 
 // Turns the first 2·pairs channels of each head of a row: (x[i], x[i + pairs]) by angle i.
 void rope(const RopeOp& op, int64_t pairs, const float* cos, const float* sin, float* row);
