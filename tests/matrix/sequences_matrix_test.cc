@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kDecoded = 6;
 constexpr size_t kCutStep = 52;
+constexpr int64_t kMaxContext = 4096;
 
 // Between decode and prefill kernels logits move by up to kBf16Bound (golden_test.cc). That may let a row
 // fall to another code that fits it as well, so that answers move by about what codes cost at all: by how far
@@ -28,7 +29,7 @@ class SequenceMatrix : public testing::TestWithParam<std::tuple<std::string, siz
     const ScopedIsa forced(isa_name(device_.isa));
     EngineOptions options = tiny_options(test_data("fixtures/" + std::get<0>(GetParam())),
                                          device_.reference() ? "reference" : "cpu");
-    options.max_context = 512;
+    options.max_context = kMaxContext;
     engine_ = load_engine(options);
   }
 
@@ -126,6 +127,23 @@ TEST_P(SequenceMatrix, AnswersAreFiniteMemoryIsPlannedAndChunksAgree) {
         if (has_experts_ && !device_.reference()) continue;  // golden_test.cc imposes the choices
         ASSERT_LE(max_difference(logits, first), bound);
       }
+    }
+  });
+}
+
+TEST_P(SequenceMatrix, MemoryIsPlannedAtEveryContext) {
+  const std::vector<int32_t> ids = random_ids(kMaxContext, 11);
+  for_each_cache([&] {
+    std::vector<int64_t> contexts = {1, 63, 64, 65};
+    // The pages of a far context are the same whoever fills them: by what is fast.
+    const bool is_kind = testing::Matches(testing::Contains(options_.kv_cache))(scheme_kinds());
+    const bool is_fast = !device_.reference() && (kWholeMatrix || device_.isa == available_isas().back());
+    if (is_fast && is_kind && !kSanitized) contexts.push_back(kMaxContext);
+    for (const int64_t context : contexts) {
+      options_.max_context = context;
+      Sequence filled = sequence();
+      feed(filled, std::span(ids).first(static_cast<size_t>(context)));
+      expect_planned_memory(filled);
     }
   });
 }
