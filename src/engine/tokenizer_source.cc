@@ -12,6 +12,29 @@ namespace {
 constexpr const char* kEndKeys[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id",
                                     "tokenizer.ggml.eos_token_ids"};
 
+// What chat models call the token that ends a turn: of files that do not name it, whose eos_token_id may be
+// the end of a document.
+constexpr std::string_view kTurnEnds[] = {"<|eot_id|>",      "<|im_end|>", "<|end|>",   "<end_of_turn>",
+                                          "<|end_of_turn|>", "<|eot|>",    "<|return|>"};
+
+// gpt-oss has <|return|> at the end of a turn and <|end|> between its messages.
+std::vector<int64_t> turn_ends_by_text(const TokenizerSpec& spec) {
+  const auto id_of = [&](std::string_view text) {
+    const auto found = std::ranges::find(spec.tokens, text);
+    const int64_t id = found - spec.tokens.begin();
+    const bool is_text = found == spec.tokens.end() || static_cast<size_t>(id) >= spec.types.size() ||
+                         spec.types[static_cast<size_t>(id)] != TokenType::kControl;
+    return is_text ? std::optional<int64_t>() : std::optional(id);
+  };
+  const bool has_messages = id_of("<|return|>").has_value();
+  std::vector<int64_t> ids;
+  for (const std::string_view text : kTurnEnds) {
+    if (has_messages && text == "<|end|>") continue;
+    if (const auto id = id_of(text)) ids.push_back(*id);
+  }
+  return ids;
+}
+
 Result<std::optional<int64_t>> optional_id(const Attributes& metadata, const char* key) {
   if (metadata.kind(key) == AttributeKind::kAbsent) return std::optional<int64_t>();
   BUTTER_ASSIGN(const int64_t id, metadata.get_int(key));
@@ -111,6 +134,10 @@ Result<TokenizerSpec> gguf_tokenizer(const Attributes& metadata, std::string_vie
   for (const char* key : kEndKeys) {
     if (metadata.kind(key) == AttributeKind::kAbsent) continue;
     BUTTER_ASSIGN(const std::vector<int64_t> ids, metadata.get_int_or_ints(key));
+    spec.end_ids.insert(spec.end_ids.end(), ids.begin(), ids.end());
+  }
+  if (metadata.kind(kEndKeys[0]) == AttributeKind::kAbsent) {
+    const std::vector<int64_t> ids = turn_ends_by_text(spec);
     spec.end_ids.insert(spec.end_ids.end(), ids.begin(), ids.end());
   }
   return spec;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
@@ -122,6 +123,37 @@ TEST(TokenizerSource, BosComesFirstWhereLlamaCppPutsItUnasked) {
   EXPECT_TRUE(adds_bos("tekken"));
   EXPECT_FALSE(adds_bos("smaug-bpe"));
   EXPECT_FALSE(adds_bos("qwen2"));
+}
+
+// Ids of the tokens that end a turn, of a file of these tokens behind those of llama_pieces().
+Ids ends_with(const std::vector<Piece>& more, const std::function<void(GgufWriter&)>& finish = {}) {
+  std::vector<Piece> pieces = llama_pieces();
+  const auto first = static_cast<TokenId>(pieces.size());
+  pieces.insert(pieces.end(), more.begin(), more.end());
+  GgufWriter writer = writer_of("llama", pieces);
+  if (finish) finish(writer);
+  const auto tokenizer = tokenizer_of(writer);
+  EXPECT_TRUE(tokenizer) << tokenizer.error().message();
+  Ids ends;
+  for (size_t i = 0; i < more.size(); ++i) {
+    const TokenId id = first + static_cast<TokenId>(i);
+    if ((*tokenizer)->is_end(id)) ends.push_back(static_cast<TokenId>(i));
+  }
+  return ends;
+}
+
+TEST(TokenizerSource, AGgufThatDoesNotNameTheEndOfATurnHasItByItsText) {
+  constexpr TokenType kControl = TokenType::kControl;
+  EXPECT_EQ(ends_with({{"<|im_start|>", 0, kControl}, {"<|im_end|>", 0, kControl}}), (Ids{1}));
+  EXPECT_EQ(ends_with({{"<|end|>", 0, kControl}, {"<|user|>", 0, kControl}}), (Ids{0}));
+  EXPECT_EQ(ends_with({{"<|end|>", 0, kControl}, {"<|return|>", 0, kControl}}), (Ids{1}));
+  EXPECT_EQ(ends_with({{"<|im_end|>", 0, TokenType::kNormal}}), Ids());
+  EXPECT_EQ(ends_with({{"<|im_end|>", 0, kControl}, {"<stop>", 0, kControl}},
+                      [](GgufWriter& writer) {
+                        writer.value<uint32_t>("tokenizer.ggml.eot_token_id",
+                                               static_cast<uint32_t>(llama_pieces().size() + 1));
+                      }),
+            (Ids{1}));
 }
 
 TEST(TokenizerSource, GgufThatIsWrongSaysWhatIsWrong) {
