@@ -371,6 +371,17 @@ Result<std::span<const std::string_view>> read_layer_types(const Attributes& con
   return types;
 }
 
+Result<std::vector<bool>> read_gguf_sliding_layers(const FamilySource& source, int layers) {
+  const std::string key = source.model_type + ".attention.sliding_window_pattern";
+  if (source.config.kind(key) == AttributeKind::kAbsent) return std::vector<bool>();
+  BUTTER_ASSIGN(std::vector<bool> sliding, source.config.get_bools(key));
+  if (static_cast<int>(sliding.size()) != layers) {
+    return fail(StatusCode::kCorrupt, "{} has {} entries; {}, one a layer, are expected", key, sliding.size(),
+                layers);
+  }
+  return sliding;
+}
+
 Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int layers) {
   BUTTER_ASSIGN(const auto types, read_layer_types(config, layers));
   std::vector<bool> sliding;

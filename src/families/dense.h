@@ -91,6 +91,8 @@ Result<std::span<const std::string_view>> read_layer_types(const Attributes& con
 
 // Whether each layer is a sliding one, as layer_types says; nothing where the key is absent.
 Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int layers);
+// The same of a GGUF file: attention.sliding_window_pattern, an array.
+Result<std::vector<bool>> read_gguf_sliding_layers(const FamilySource& source, int layers);
 
 // The window of Qwen configs: only with use_sliding_window.
 Result<Window> read_optional_window(const FamilySource& source);

@@ -33,7 +33,7 @@ const std::vector<Family>& families() {
        {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
        {"gemma3"},
        gemma3_spec},
-      {"spark2_5", {"spark2_5"}, {"Spark2_5ForCausalLM"}, {}, spark2_5_spec},
+      {"spark2_5", {"spark2_5"}, {"Spark2_5ForCausalLM"}, {"spark2_5"}, spark2_5_spec},
       {"muse_glimmer",
        {"muse_glimmer_text", "muse_glimmer"},
        {"MuseGlimmerForConditionalGeneration"},

@@ -62,26 +62,27 @@ const AttentionSpec& attention(const ModelSpec& spec, size_t layer) {
   return std::get<AttentionSpec>(spec.layers[layer].mixers[0].kind);
 }
 
-GgufWriter small_gguf() {
+GgufWriter small_gguf(const std::string& architecture = "llama") {
   GgufWriter writer;
-  writer.string("general.architecture", "llama").value<uint32_t>("llama.vocab_size", 256);
-  writer.value<uint32_t>("llama.context_length", 512)
-      .value<float>("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  writer.string("general.architecture", architecture).value<uint32_t>(architecture + ".vocab_size", 256);
+  writer.value<uint32_t>(architecture + ".context_length", 512)
+      .value<float>(architecture + ".attention.layer_norm_rms_epsilon", 1e-5f);
   return writer;
 }
 
 // GGUF metadata of these numbers (and of small_gguf's), in the order in which they are given.
 Result<ModelSpec> gguf_spec(const std::map<std::string, int64_t>& changes,
-                            const std::function<void(GgufWriter&)>& more = {}) {
-  std::map<std::string, int64_t> numbers = {{"llama.block_count", 4},
-                                            {"llama.embedding_length", 64},
-                                            {"llama.feed_forward_length", 128},
-                                            {"llama.attention.head_count", 4},
-                                            {"llama.attention.head_count_kv", 2},
-                                            {"llama.attention.key_length", 16},
-                                            {"llama.rope.dimension_count", 16}};
+                            const std::function<void(GgufWriter&)>& more = {},
+                            const std::string& architecture = "llama") {
+  std::map<std::string, int64_t> numbers = {{architecture + ".block_count", 4},
+                                            {architecture + ".embedding_length", 64},
+                                            {architecture + ".feed_forward_length", 128},
+                                            {architecture + ".attention.head_count", 4},
+                                            {architecture + ".attention.head_count_kv", 2},
+                                            {architecture + ".attention.key_length", 16},
+                                            {architecture + ".rope.dimension_count", 16}};
   for (const auto& [key, value] : changes) numbers[key] = value;
-  GgufWriter writer = small_gguf();
+  GgufWriter writer = small_gguf(architecture);
   for (const auto& [key, value] : numbers) writer.value<int64_t>(key, value);
   if (more) more(writer);
   const std::string bytes = writer.bytes();
@@ -319,6 +320,31 @@ TEST(Families, MoreExpertsThanAnyModelHasAreRefusedBeforeTheyAreNamed) {
   config["num_hidden_layers"] = "4096";
   config["num_experts"] = "4096";
   EXPECT_THAT(refusal(spec_of(config)), HasSubstr("4096 experts in 4096 layers"));
+}
+
+TEST(Families, SparkOfGgufHasItsWindowsAndRotationsByLayer) {
+  const auto spec_of_pattern = [](const std::vector<bool>& pattern) {
+    return gguf_spec(
+        {{"spark2_5.attention.sliding_window", 64},
+         {"spark2_5.rope.dimension_count", 4},
+         {"spark2_5.rope.dimension_count_swa", 16}},
+        [&](GgufWriter& writer) {
+          if (!pattern.empty()) writer.numbers("spark2_5.attention.sliding_window_pattern", pattern);
+          writer.value<float>("spark2_5.rope.freq_base_swa", 1e4f);
+        },
+        "spark2_5");
+  };
+  const auto spec = spec_of_pattern({true, false, true, false});
+  ASSERT_TRUE(spec) << spec.error().message();
+  for (const size_t layer : {0u, 1u, 2u, 3u}) {
+    const bool slides = layer % 2 == 0;
+    EXPECT_EQ(attention(*spec, layer).window, slides ? (Window{64, 0}) : Window{});
+    const auto table = static_cast<size_t>(*attention(*spec, layer).rope_table);
+    EXPECT_EQ(spec->rope_tables[table].inv_freq.size(), slides ? 8u : 2u);
+  }
+  EXPECT_THAT(refusal(spec_of_pattern({true})),
+              HasSubstr("sliding_window_pattern has 1 entries; 4, one a layer, are expected"));
+  EXPECT_THAT(refusal(spec_of_pattern({})), HasSubstr("sliding_window_pattern is absent"));
 }
 
 TEST(Families, MuseCountsItsFullLayersFromTheLast) {

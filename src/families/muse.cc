@@ -72,7 +72,8 @@ Result<ModelSpec> muse_glimmer_spec(const FamilySource& source) {
   const std::string prefix = source.model_type + ".";
   BUTTER_TRY(source.gguf() ? read_gguf_traits(attributes, prefix, config)
                            : read_hf_traits(attributes, config));
-  BUTTER_ASSIGN(auto sliding, read_sliding_layers(attributes, config.layers));  // GGUF has no such key
+  BUTTER_ASSIGN(auto sliding, source.gguf() ? read_gguf_sliding_layers(source, config.layers)
+                                            : read_sliding_layers(attributes, config.layers));
   if (sliding.empty()) sliding = usual_sliding_layers(config.layers);
   BUTTER_ASSIGN(const auto turning, read_turning_layers(attributes, sliding));
   BUTTER_ASSIGN(

@@ -7,15 +7,28 @@ namespace butter {
 namespace {
 
 constexpr int kFull = 0, kSliding = 1;  // rope tables
+constexpr double kFullTheta = 5e6, kSlidingTheta = 1e4, kFullPartial = 0.25;
 
-Result<std::vector<RopeTable>> read_ropes(const Attributes& config, int head_dim, int64_t max_positions) {
+Result<std::vector<RopeTable>> read_hf_ropes(const Attributes& config, int head_dim, int64_t max_positions) {
   BUTTER_ASSIGN(const Attributes parameters, config.get_object("rope_parameters"));
   BUTTER_ASSIGN(const Attributes full, parameters.get_object("full_attention"));
   BUTTER_ASSIGN(const Attributes sliding, parameters.get_object("sliding_attention"));
   std::vector<RopeTable> tables(2);
-  BUTTER_ASSIGN(tables[kFull], read_hf_rope_object(full, head_dim, {5e6, 0.25}, max_positions));
-  BUTTER_ASSIGN(tables[kSliding], read_hf_rope_object(sliding, head_dim, {1e4, 1}, max_positions));
+  BUTTER_ASSIGN(tables[kFull],
+                read_hf_rope_object(full, head_dim, {kFullTheta, kFullPartial}, max_positions));
+  BUTTER_ASSIGN(tables[kSliding], read_hf_rope_object(sliding, head_dim, {kSlidingTheta, 1}, max_positions));
   return tables;
+}
+
+// The sliding layers' table; that of the others has the common keys.
+Result<RopeTable> read_gguf_sliding_rope(const FamilySource& source, int head_dim) {
+  const std::string prefix = source.model_type + ".rope.";
+  BUTTER_ASSIGN(const double theta,
+                source.config.require_float_or(prefix + "freq_base_swa", kSlidingTheta, 1e-3, 1e15));
+  BUTTER_ASSIGN(const int64_t turned,
+                source.config.require_int_or(prefix + "dimension_count_swa", head_dim, 2, head_dim));
+  const double partial = static_cast<double>(turned) / head_dim;
+  return read_hf_rope_object(Attributes(), head_dim, {theta, partial}, 0);
 }
 
 // The gate's form is not a choice of released models.
@@ -27,20 +40,37 @@ Status check_supported(const Attributes& config) {
   return fail(StatusCode::kUnsupported, "gate_attn_act_mode is \"{}\"; sigmoid is expected", mode);
 }
 
+Status read_hf_traits(const Attributes& config, DenseConfig& dense) {
+  BUTTER_TRY(check_supported(config));
+  BUTTER_ASSIGN(dense.ropes, read_hf_ropes(config, dense.head_dim, dense.max_positions));
+  return {};
+}
+
+Status read_gguf_traits(const FamilySource& source, DenseConfig& dense) {
+  dense.activation = Activation::kGelu;
+  BUTTER_ASSIGN(RopeTable sliding, read_gguf_sliding_rope(source, dense.head_dim));
+  dense.ropes.push_back(std::move(sliding));
+  return {};
+}
+
 }  // namespace
 
 Result<ModelSpec> spark2_5_spec(const FamilySource& source) {
   DenseDefaults defaults;
   defaults.activation = "gelu";
   defaults.tied = true;
+  defaults.rope_theta = kFullTheta;
+  defaults.partial_rotary = kFullPartial;
   BUTTER_ASSIGN(DenseConfig config, read_dense(source, defaults));
-  BUTTER_TRY(check_supported(source.config));
-  BUTTER_ASSIGN(config.ropes, read_ropes(source.config, config.head_dim, config.max_positions));
-  BUTTER_ASSIGN(const int64_t width, source.config.require_int("sliding_window", 1, int64_t{1} << 31));
-  BUTTER_ASSIGN(const auto sliding, read_sliding_layers(source.config, config.layers));
+  BUTTER_TRY(source.gguf() ? read_gguf_traits(source, config) : read_hf_traits(source.config, config));
+  const std::string prefix = source.gguf() ? source.model_type + ".attention." : "";
+  BUTTER_ASSIGN(const int64_t width,
+                source.config.require_int(prefix + "sliding_window", 1, int64_t{1} << 31));
+  BUTTER_ASSIGN(const auto sliding, source.gguf() ? read_gguf_sliding_layers(source, config.layers)
+                                                  : read_sliding_layers(source.config, config.layers));
   if (sliding.empty()) {
-    return fail(StatusCode::kCorrupt, "layer_types is absent; an entry for each of {} layers is expected",
-                config.layers);
+    return fail(StatusCode::kCorrupt, "{} is absent; an entry for each of {} layers is expected",
+                source.gguf() ? prefix + "sliding_window_pattern" : "layer_types", config.layers);
   }
   for (const bool slides : sliding) {
     config.windows.push_back(slides ? Window{width, 0} : Window{});

@@ -163,11 +163,9 @@ class GgufGoldenTest : public GoldenTest {
   }
 };
 
-// Spark-X2.5 has no architecture of its own there.
 std::vector<std::string> gguf_fixtures() {
   std::vector<std::string> names = fixture_names();
   std::erase(names, "mistral_swa");
-  std::erase(names, "spark2_5");
   return names;
 }
 

@@ -28,6 +28,7 @@ namespace fixture_gguf {
 // "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"
 inline std::string gguf_name(const std::string& hf, const std::string& architecture) {
   static const std::pair<const char*, const char*> parts[] = {{"model.embed_tokens", "token_embd"},
+                                                              {"model.embedding", "token_embd"},
                                                               {"model.norm", "output_norm"},
                                                               {"lm_head", "output"},
                                                               {"model.layers", "blk"},
@@ -37,6 +38,9 @@ inline std::string gguf_name(const std::string& hf, const std::string& architect
                                                               {"self_attn.k_proj", "attn_k"},
                                                               {"self_attn.v_proj", "attn_v"},
                                                               {"self_attn.o_proj", "attn_output"},
+                                                              {"self_attn.out_proj", "attn_output"},
+                                                              {"self_attn.q_k_v_proj", "attn_qkv"},
+                                                              {"self_attn.g_proj", "attn_gate"},
                                                               {"self_attn.q_norm", "attn_q_norm"},
                                                               {"self_attn.k_norm", "attn_k_norm"},
                                                               {"self_attn.gate_proj", "attn_gate"},
@@ -106,6 +110,19 @@ inline std::string architecture_of(const Fixture& fixture) {
 }
 
 // What the families' own configurations say beside the common keys.
+// Windows and rotations of each kind of layer.
+inline void write_spark_keys(const Fixture& fixture, GgufWriter& writer) {
+  const Attributes sliding = *fixture.config.get_object("rope_parameters")->get_object("sliding_attention");
+  const auto types = *fixture.config.get_strings("layer_types");
+  std::vector<bool> slides;
+  for (const std::string_view type : types) slides.push_back(type == "sliding_attention");
+  writer.value<uint32_t>("spark2_5.attention.sliding_window",
+                         static_cast<uint32_t>(fixture.number("sliding_window")));
+  writer.numbers("spark2_5.attention.sliding_window_pattern", slides);
+  writer.value<float>("spark2_5.rope.freq_base_swa", static_cast<float>(*sliding.get_float("rope_theta")));
+  writer.value<uint32_t>("spark2_5.rope.dimension_count_swa", static_cast<uint32_t>(fixture.head_dim()));
+}
+
 inline void write_family_keys(const Fixture& fixture, const std::string& architecture, GgufWriter& writer) {
   const auto copy = [&](const char* from, const char* to) {
     writer.value<float>(architecture + to, static_cast<float>(*fixture.config.get_float(from)));
@@ -136,6 +153,7 @@ inline void write_family_keys(const Fixture& fixture, const std::string& archite
   if (architecture == "gemma3") {
     writer.value<uint32_t>(architecture + ".attention.sliding_window_pattern", 4);
   }
+  if (architecture == "spark2_5") write_spark_keys(fixture, writer);
 }
 
 // Keys of experts, recurrent layers and their order, by what the configuration calls them.
@@ -301,7 +319,8 @@ inline void write_fixture_gguf(const Fixture& fixture, const std::string& path,
   Attributes rope = *fixture.config.get_object("rope_parameters");
   if (rope.kind("full_attention") != AttributeKind::kAbsent) rope = *rope.get_object("full_attention");
   writer.value<float>(key("rope.freq_base"), static_cast<float>(*rope.get_float("rope_theta")));
-  writer.value<uint32_t>(key("rope.dimension_count"), static_cast<uint32_t>(fixture.head_dim()));
+  const double partial = *rope.get_float_or("partial_rotary_factor", 1);
+  writer.value<uint32_t>(key("rope.dimension_count"), static_cast<uint32_t>(partial * fixture.head_dim()));
   fixture_gguf::write_family_keys(fixture, architecture, writer);
   for (const auto& [hf_name, stored] : fixture.weights) {
     for (auto& [name, tensor] : fixture_gguf::converted(hf_name, stored, architecture, fixture.head_dim())) {
