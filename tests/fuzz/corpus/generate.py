@@ -112,7 +112,9 @@ def family_seeds():
     rope = {"default": {"rope_theta": 10000.0}, "linear": {"rope_type": "linear", "factor": 2.0},
             "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                        "original_max_position_embeddings": 64},
-            "yarn": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1, "mscale_all_dim": 0.5}}
+            "yarn": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1, "mscale_all_dim": 0.5},
+            "longrope": {"rope_type": "longrope", "original_max_position_embeddings": 64, "short_factor": [1.0] * 8,
+                         "long_factor": [2.5] * 8}}
     for name, parameters in rope.items():
         write("family", f"rope_{name}", json.dumps({"model_type": "llama", "rope_parameters": parameters, **small}).encode())
     write("family", "mistral", json.dumps({"model_type": "mistral", "sliding_window": 48, **small}).encode())
@@ -125,7 +127,9 @@ def family_seeds():
         write("family", "fixture_" + fixture.name, (fixture / "config.json").read_bytes())
     write("family", "wrapper", json.dumps({"architectures": ["LlamaForCausalLM"],
                                            "text_config": {"hidden_act": "gelu", **small}}).encode())
-    for architecture in ["llama", "qwen2", "qwen3"]:
+    sliding = {"spark2_5": [("attention.sliding_window", U32, 64), ("attention.sliding_window_pattern", ARRAY, (BOOL, [True, False])),
+                            ("rope.dimension_count_swa", U32, 16), ("rope.freq_base_swa", F32, 1e4)]}
+    for architecture in ["llama", "qwen2", "qwen3", "spark2_5"]:
         keys = {"block_count": 2, "embedding_length": 64, "feed_forward_length": 128, "attention.head_count": 4,
                 "attention.head_count_kv": 2, "attention.key_length": 16, "rope.dimension_count": 16, "context_length": 512,
                 "vocab_size": 256}
@@ -133,7 +137,8 @@ def family_seeds():
             [("general.architecture", STRING, architecture)] +
             [(f"{architecture}.{key}", U32, value) for key, value in keys.items()] +
             [(f"{architecture}.rope.scaling.type", STRING, "yarn"), (f"{architecture}.rope.scaling.factor", F32, 4.0),
-             (f"{architecture}.rope.freq_base", F32, 10000.0)], []))
+             (f"{architecture}.rope.freq_base", F32, 10000.0)] +
+            [(f"{architecture}.{key}", kind, value) for key, kind, value in sliding.get(architecture, [])], []))
 
 
 def cache_file(scheme, window, position, key_record, value_record, tokens=False):
