@@ -136,7 +136,7 @@ Status read_hf_longrope(const Attributes& scaling, double original, int64_t max_
   BUTTER_ASSIGN(original, scaling.require_float_or("original_max_position_embeddings", original, 0, 1e12));
   double factor = static_cast<double>(max_positions) / original;
   if (original < 2) {  // not stated
-    original = static_cast<double>(max_positions);
+    original = std::max(2.0, static_cast<double>(max_positions));
     BUTTER_ASSIGN(factor, scaling.require_float_or("factor", 1, 1e-6, 1e6));
   }
   const double amplitude = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
