@@ -58,7 +58,7 @@ void touch_blocks(const CacheSet& caches) {
 }
 
 void load(const std::string& path) {
-  static const std::vector<RopeTable> ropes = {{{1.0, 0.5, 0.25, 0.125, 0.06, 0.03, 0.01, 0.001}, 1}};
+  static const std::vector<RopeTable> ropes = {{{1.0, 0.5, 0.25, 0.125, 0.06, 0.03, 0.01, 0.001}, 1, {}, 0}};
   CacheFileContext context;
   context.model = kModel;
   context.rope_tables = ropes;
