@@ -1,7 +1,10 @@
-// Attention in plain scalar text: every row and head on its own, a page's rows decoded to float before use.
+// Attention in plain scalar text: every row and head on its own, a page's rows decoded to float before use,
+// once for all rows of a step.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -60,36 +63,66 @@ void add_centre(const KvView& view, int kv_head, int64_t page, const RecordTail&
   }
 }
 
+// The rows of a segment for one KV head as floats, [rows][dim] each.
+struct SegmentRows {
+  std::vector<float> keys, values;
+};
+
+SegmentRows decode(const KvView& view, const Segment& segment, int kv_head) {
+  const RowShape key_shape = view.shape.row_shape(Side::kKey, view.scheme);
+  const RowShape value_shape = view.shape.row_shape(Side::kValue, view.scheme);
+  SegmentRows rows;
+  rows.keys.resize(size_t{kPageRows} * static_cast<size_t>(key_shape.dim));
+  rows.values.resize(size_t{kPageRows} * static_cast<size_t>(value_shape.dim));
+  const RecordOffsets& offsets = segment.layout->heads[static_cast<size_t>(kv_head)];
+  Record key_record{segment.block + offsets.key, segment.rows},
+      value_record{segment.block + offsets.value, segment.rows};
+  if (segment.sealed) {
+    key_record.tail = value_record.tail = reinterpret_cast<const RecordTail*>(segment.block + offsets.tail);
+  }
+  segment.key_codec->decode(key_shape, key_record, rows.keys.data());
+  segment.value_codec->decode(value_shape, value_record, rows.values.data());
+  if (segment.sealed && view.centre)
+    add_centre(view, kv_head, page_of(segment.first), *key_record.tail, rows.keys.data());
+  return rows;
+}
+
+// The decoded pages of one sequence in one step, whose queries all read the same codes.
+class DecodedPages {
+ public:
+  explicit DecodedPages(const KvView& view) : view_(view) {}
+
+  const SegmentRows& rows(const Segment& segment, int kv_head) {
+    if (!segment.sealed) return raw_ = decode(view_, segment, kv_head);
+    const auto [found, is_new] = sealed_.try_emplace({kv_head, segment.first});
+    if (is_new) found->second = decode(view_, segment, kv_head);
+    return found->second;
+  }
+
+ private:
+  const KvView& view_;
+  SegmentRows raw_;
+  std::map<std::pair<int, int64_t>, SegmentRows> sealed_;  // by KV head and first position
+};
+
 // The visible keys and values of one KV head, [keys][dim] each.
 struct VisibleRows {
   std::vector<float> keys, values;
   int64_t count = 0;
 };
 
-VisibleRows gather(const KvView& view, const std::vector<Segment>& segments, int kv_head, int64_t p) {
-  const RowShape key_shape = view.shape.row_shape(Side::kKey, view.scheme);
-  const RowShape value_shape = view.shape.row_shape(Side::kValue, view.scheme);
-  std::vector<float> keys(size_t{kPageRows} * static_cast<size_t>(key_shape.dim));
-  std::vector<float> values(size_t{kPageRows} * static_cast<size_t>(value_shape.dim));
+VisibleRows gather(const KvView& view, const std::vector<Segment>& segments, int kv_head, int64_t p,
+                   DecodedPages& pages) {
   VisibleRows rows;
   for (const Segment& segment : segments) {
-    const RecordOffsets& offsets = segment.layout->heads[static_cast<size_t>(kv_head)];
-    Record key_record{segment.block + offsets.key, segment.rows},
-        value_record{segment.block + offsets.value, segment.rows};
-    if (segment.sealed) {
-      key_record.tail = value_record.tail = reinterpret_cast<const RecordTail*>(segment.block + offsets.tail);
-    }
-    segment.key_codec->decode(key_shape, key_record, keys.data());
-    segment.value_codec->decode(value_shape, value_record, values.data());
-    if (segment.sealed && view.centre)
-      add_centre(view, kv_head, page_of(segment.first), *key_record.tail, keys.data());
+    const SegmentRows& decoded = pages.rows(segment, kv_head);
     for (int row = 0; row < segment.rows; ++row) {
       if ((segment.visible >> row & 1) == 0) continue;
       BUTTER_CHECK(view.window.sees(p, segment.first + row));
-      const auto key = keys.begin() + int64_t{row} * key_shape.dim;
-      const auto value = values.begin() + int64_t{row} * value_shape.dim;
-      rows.keys.insert(rows.keys.end(), key, key + key_shape.dim);
-      rows.values.insert(rows.values.end(), value, value + value_shape.dim);
+      const auto key = decoded.keys.begin() + int64_t{row} * view.shape.key_dim;
+      const auto value = decoded.values.begin() + int64_t{row} * view.shape.value_dim;
+      rows.keys.insert(rows.keys.end(), key, key + view.shape.key_dim);
+      rows.values.insert(rows.values.end(), value, value + view.shape.value_dim);
       ++rows.count;
     }
   }
@@ -123,14 +156,14 @@ void attend_head(const VisibleRows& rows, const KvLayerShape& shape, float scale
   }
 }
 
-void attend_row(const AttendBatch& batch, const AttendSequence& sequence, int row) {
+void attend_row(const AttendBatch& batch, const AttendSequence& sequence, int row, DecodedPages& pages) {
   const KvLayerShape& shape = sequence.view.shape;
   const int group = batch.q_heads / shape.kv_heads;
   const int64_t p = sequence.position + row;
   const int64_t step_row = sequence.first_row + row;
   const std::vector<Segment> segments = segments_of(sequence.view, p);
   for (int kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
-    const VisibleRows rows = gather(sequence.view, segments, kv_head, p);
+    const VisibleRows rows = gather(sequence.view, segments, kv_head, p, pages);
     for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       attend_head(rows, shape, batch.scale, batch.sinks != nullptr ? batch.sinks + head : nullptr,
                   batch.queries + (step_row * batch.q_heads + head) * shape.key_dim,
@@ -144,7 +177,8 @@ void attend_row(const AttendBatch& batch, const AttendSequence& sequence, int ro
 void attend(const AttendBatch& batch) {
   for (int s = 0; s < batch.count; ++s) {
     const AttendSequence& sequence = batch.sequences[s];
-    for (int row = 0; row < sequence.rows; ++row) attend_row(batch, sequence, row);
+    DecodedPages pages(sequence.view);
+    for (int row = 0; row < sequence.rows; ++row) attend_row(batch, sequence, row, pages);
   }
 }
 
