@@ -180,6 +180,7 @@ static void test_feeding_and_forks(butter_engine* engine) {
   EXPECT_REFUSED(butter_sequence_feed(NULL, ids, 1, NULL), BUTTER_INVALID_ARGUMENT, "sequence is NULL");
   EXPECT(butter_sequence_sample(fork, ids, 1, NULL, &next) == BUTTER_INVALID_ARGUMENT);
   EXPECT(butter_sequence_sample(fork, ids, 1, sampler, NULL) == BUTTER_INVALID_ARGUMENT);
+  butter_sequence_free(fork);
   EXPECT(butter_sequence_fork(NULL, &fork) == BUTTER_INVALID_ARGUMENT && fork == NULL);
   EXPECT(butter_sequence_fork(sequence, NULL) == BUTTER_INVALID_ARGUMENT);
   EXPECT(butter_sequence_truncate(NULL, 0, NULL) == BUTTER_INVALID_ARGUMENT);
@@ -558,6 +559,7 @@ static void test_chat(butter_engine* engine, const char* path) {
   EXPECT(butter_session_load(session, "/nowhere") == BUTTER_NOT_FOUND);
   EXPECT(butter_session_load(NULL, path) == BUTTER_INVALID_ARGUMENT);
   EXPECT(butter_session_reset(NULL) == BUTTER_INVALID_ARGUMENT);
+  butter_session_free(session);
   EXPECT(butter_session_create(NULL, NULL, &session) == BUTTER_INVALID_ARGUMENT && session == NULL);
   EXPECT(butter_session_create(engine, NULL, NULL) == BUTTER_INVALID_ARGUMENT);
   butter_session_free(NULL);
