@@ -369,7 +369,7 @@ class CpuDevice final : public Device {
       const auto pairs = static_cast<int64_t>(table.inv_freq.size());
       for_own_rows(step, [&](int64_t row, int64_t position, int64_t max_positions) {
         float* cos = step.program.angles[t] + row * 2 * pairs;
-        cpu::rope_angles(table.frequencies(max_positions), table.amplitude, position, cos, cos + pairs);
+        reference::rope_angles(table.frequencies(max_positions), table.amplitude, position, cos, cos + pairs);
       });
     }
   }

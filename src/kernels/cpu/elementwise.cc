@@ -290,14 +290,5 @@ const Elementwise& elementwise(Isa isa) {
   return HWY_STATIC_DISPATCH(Table)::kOps;
 }
 
-void rope_angles(std::span<const double> inv_freq, float amplitude, int64_t position, float* cos,
-                 float* sin) {
-  for (size_t i = 0; i < inv_freq.size(); ++i) {
-    const double angle = std::fmod(static_cast<double>(position) * inv_freq[i], 2 * std::numbers::pi);
-    cos[i] = amplitude * std::cos(static_cast<float>(angle));
-    sin[i] = amplitude * std::sin(static_cast<float>(angle));
-  }
-}
-
 }  // namespace butter::cpu
 #endif

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "core/cpu_isa.h"
 #include "kernels/program.h"
@@ -20,7 +19,7 @@ namespace butter::cpu {
 
 struct Elementwise {
   void (*rms_norm)(const RmsNormOp& op, const float* in, int64_t width, const float* weight, float* out);
-  // cos and sin: of the row's position, from rope_angles().
+  // cos and sin: of the row's position, from reference::rope_angles().
   void (*rope)(const RopeOp& op, int64_t pairs, const float* cos, const float* sin, float* row);
   void (*activate_mul)(const GateFunction& function, const float* gate, const float* up, int64_t count,
                        float* out);
@@ -35,9 +34,5 @@ struct Elementwise {
 };
 
 const Elementwise& elementwise(Isa isa);
-
-// cos and sin, times the amplitude, of every pair of `table` at a position. The angle is formed and
-// reduced in float64. Plain C++: workers split a step's positions, and compute each once.
-void rope_angles(std::span<const double> inv_freq, float amplitude, int64_t position, float* cos, float* sin);
 
 }  // namespace butter::cpu

@@ -69,7 +69,7 @@ TEST_P(ElementwiseOnEachIsa, RopeEqualsTheReferenceAndLeavesTheRest) {
     op.heads = 3;
     op.head_dim = static_cast<int>(2 * pairs + 6);
     for (int64_t position : {0, 1, 4097, 131071}) {
-      cpu::rope_angles(table.inv_freq, table.amplitude, position, cos.data(), sin.data());
+      reference::rope_angles(table.inv_freq, table.amplitude, position, cos.data(), sin.data());
       auto expected = random_floats(op.heads * op.head_dim), got = expected;
       const auto before = expected;
       reference::rope(op, pairs, cos.data(), sin.data(), expected.data());
@@ -89,7 +89,7 @@ TEST(RopeAngles, AreAccurateAtFarPositions) {
   for (int i = 0; i < 64; ++i) table.inv_freq.push_back(std::pow(5e5, -i / 64.0));
   std::vector<float> cos(64), sin(64);
   for (int64_t position : {int64_t{7}, int64_t{131071}, int64_t{1} << 20}) {
-    cpu::rope_angles(table.inv_freq, table.amplitude, position, cos.data(), sin.data());
+    reference::rope_angles(table.inv_freq, table.amplitude, position, cos.data(), sin.data());
     for (size_t i = 0; i < 64; ++i) {
       // Half a float32 step of an angle below 2π, and of the result.
       EXPECT_NEAR(cos[i], std::cos(static_cast<double>(position) * table.inv_freq[i]), 4e-7);
