@@ -347,6 +347,37 @@ TEST(Families, SparkOfGgufHasItsWindowsAndRotationsByLayer) {
   EXPECT_THAT(refusal(spec_of_pattern({})), HasSubstr("sliding_window_pattern is absent"));
 }
 
+TEST(Families, SlidingLayersOfGgufRotateAsManyChannelsAsItStates) {
+  constexpr size_t kLocal = 1;  // the second table
+  const auto spec_of_width = [](const std::string& architecture, int64_t width) {
+    return gguf_spec(
+        {{architecture + ".attention.sliding_window", 64},
+         {architecture + ".attention.key_length", 96},
+         {architecture + ".rope.dimension_count", 96},
+         {architecture + ".rope.dimension_count_swa", width}},
+        [&](GgufWriter& writer) {
+          if (architecture != "spark2_5") return;
+          writer.numbers("spark2_5.attention.sliding_window_pattern",
+                         std::vector<bool>{true, false, true, false});
+        },
+        architecture);
+  };
+  for (const std::string architecture : {"spark2_5", "gemma3"}) {
+    for (int64_t width = 2; width <= 96; width += 2) {
+      const auto spec = spec_of_width(architecture, width);
+      ASSERT_TRUE(spec) << spec.error().message();
+      EXPECT_EQ(spec->rope_tables[kLocal].inv_freq.size(), static_cast<size_t>(width / 2));
+    }
+    for (const int64_t width : {0, 7, 98}) {
+      EXPECT_THAT(
+          refusal(spec_of_width(architecture, width)),
+          HasSubstr(fmt::format("rope.dimension_count_swa: the rotary width is {}; an even number from "
+                                "2 to the head width 96 is expected",
+                                width)));
+    }
+  }
+}
+
 TEST(Families, MuseCountsItsFullLayersFromTheLast) {
   Config config = family_config("muse_glimmer_text");
   config["num_hidden_layers"] = "6";

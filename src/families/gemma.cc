@@ -78,10 +78,8 @@ Status read_gguf_traits(const FamilySource& source, DenseConfig& config) {
   if (config.layers == kLayersOf27B)
     config.attention_scale =
         static_cast<float>(1 / std::sqrt(static_cast<double>(config.hidden) / config.heads));
-  const std::string key = source.model_type + ".rope.freq_base_swa";
-  BUTTER_ASSIGN(const double local, source.config.require_float_or(key, kLocalTheta, 1e-3, 1e15));
-  BUTTER_ASSIGN(RopeTable table, read_hf_rope_object(Attributes(), config.head_dim, {local, 1}, 0));
-  config.ropes.push_back(std::move(table));
+  BUTTER_ASSIGN(RopeTable sliding, read_gguf_sliding_rope(source, config.head_dim, kLocalTheta));
+  config.ropes.push_back(std::move(sliding));
   return {};
 }
 

@@ -281,4 +281,15 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
   return table;
 }
 
+Result<RopeTable> read_gguf_sliding_rope(const FamilySource& source, int head_dim, double theta) {
+  const std::string prefix = source.model_type + ".rope.";
+  const std::string width_key = prefix + "dimension_count_swa";
+  BUTTER_ASSIGN(theta, source.config.require_float_or(prefix + "freq_base_swa", theta, 1e-3, kMaxTheta));
+  BUTTER_ASSIGN(const int64_t rotary, source.config.require_int_or(width_key, head_dim, 0, 1 << 20));
+  BUTTER_TRY(check_rotary(static_cast<int>(rotary), head_dim, width_key));
+  RopeTable table;
+  table.inv_freq = plain_inv_freq(theta, static_cast<int>(rotary));
+  return table;
+}
+
 }  // namespace butter

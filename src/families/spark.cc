@@ -20,17 +20,6 @@ Result<std::vector<RopeTable>> read_hf_ropes(const Attributes& config, int head_
   return tables;
 }
 
-// The sliding layers' table; that of the others has the common keys.
-Result<RopeTable> read_gguf_sliding_rope(const FamilySource& source, int head_dim) {
-  const std::string prefix = source.model_type + ".rope.";
-  BUTTER_ASSIGN(const double theta,
-                source.config.require_float_or(prefix + "freq_base_swa", kSlidingTheta, 1e-3, 1e15));
-  BUTTER_ASSIGN(const int64_t turned,
-                source.config.require_int_or(prefix + "dimension_count_swa", head_dim, 2, head_dim));
-  const double partial = static_cast<double>(turned) / head_dim;
-  return read_hf_rope_object(Attributes(), head_dim, {theta, partial}, 0);
-}
-
 // The gate's form is not a choice of released models.
 Status check_supported(const Attributes& config) {
   BUTTER_ASSIGN(const bool gate, config.get_bool_or("headwise_attn_output_gate", true));
@@ -48,7 +37,7 @@ Status read_hf_traits(const Attributes& config, DenseConfig& dense) {
 
 Status read_gguf_traits(const FamilySource& source, DenseConfig& dense) {
   dense.activation = Activation::kGelu;
-  BUTTER_ASSIGN(RopeTable sliding, read_gguf_sliding_rope(source, dense.head_dim));
+  BUTTER_ASSIGN(RopeTable sliding, read_gguf_sliding_rope(source, dense.head_dim, kSlidingTheta));
   dense.ropes.push_back(std::move(sliding));
   return {};
 }
