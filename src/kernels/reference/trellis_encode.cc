@@ -44,18 +44,26 @@ Costs best_before(const Trellis& trellis, int j, const Costs& costs) {
   return best;
 }
 
+// By overlap, what comes before the row: nothing, or what its own last window leaves.
+Costs before_first(int seam) {
+  Costs best{};
+  if (seam == kAnySeam) return best;
+  best.fill(kNever);
+  best[static_cast<size_t>(seam)] = 0;
+  return best;
+}
+
 // The costs of every window at the last value, having walked the row turned by `turn` values.
 Costs walk(const Trellis& trellis, const float* row, int turn, int seam) {
   Costs costs{};
   for (int j = 0; j < trellis.dim; ++j) {
-    Costs best{};
-    if (j > 0) best = best_before(trellis, j, costs);
+    const Costs best = j > 0 ? best_before(trellis, j, costs) : before_first(seam);
     const float x = row[(j + turn) % trellis.dim];
-    for (int window = 0; window < kTrellisStates; ++window) {
-      const int overlap = window % trellis.shared();
-      const float error = x - trellis.values[window];
-      costs[static_cast<size_t>(window)] = best[static_cast<size_t>(overlap)] + error * error;
-      if (j == 0 && seam != kAnySeam && overlap != seam) costs[static_cast<size_t>(window)] = kNever;
+    for (int first = 0; first < kTrellisStates; first += trellis.shared()) {
+      for (int overlap = 0; overlap < trellis.shared(); ++overlap) {
+        const float error = x - trellis.values[first + overlap];
+        costs[static_cast<size_t>(first + overlap)] = best[static_cast<size_t>(overlap)] + error * error;
+      }
     }
   }
   return costs;
