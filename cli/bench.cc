@@ -102,6 +102,10 @@ class BenchCommand : public Command {
   int run() override {
     if (fill_ != "prefill" && fill_ != "repeat")
       refuse("--fill is \"{}\"; prefill or repeat is expected", fill_);
+    if (common_.max_context > 0 && common_.max_context < longest()) {
+      refuse("--max-context is {}; at least the {} positions that are measured are expected",
+             common_.max_context, longest());
+    }
     schemes_ = split_schemes(common_.scheme());
     describe_weights();
     EngineOptions options = common_.engine_options();

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "butter/inspect.h"
@@ -43,7 +44,10 @@ class PlanCommand : public Command {
         !common_.kv_cache.empty() || !common_.key_format.empty() || !common_.value_format.empty();
     const std::vector<std::string> schemes = chosen ? std::vector{common_.scheme()} : cache_format_names();
     std::vector<CachePlan> plans;
-    for (const std::string& scheme : schemes) plans.push_back(plan(scheme, common_.max_context));
+    for (const std::string& scheme : schemes) {
+      plans.push_back(must(plan(scheme, common_.max_context)));
+      check_sessions(plans.back());
+    }
     card_ = find_quality_card(common_.model_name());
     if (common_.json) {
       print_as_json(plans);
@@ -54,11 +58,20 @@ class PlanCommand : public Command {
   }
 
  private:
-  CachePlan plan(const std::string& scheme, int64_t context) const {
+  Result<CachePlan> plan(const std::string& scheme, int64_t context) const {
     SequenceOptions options = common_.sequence_options();
     options.kv_cache = scheme;
     options.max_context = context;
-    return must(plan_model(common_.model_name(), options, common_.prefill_rows(), common_.device));
+    return plan_model(common_.model_name(), options, common_.prefill_rows(), common_.device);
+  }
+
+  // So that sums of bytes stay within 63 bits.
+  void check_sessions(const CachePlan& plan) const {
+    constexpr int kMostBits = 61;
+    const int64_t bytes = std::max(plan.total_bytes, plan.raw_bytes);
+    if (bytes <= (int64_t{1} << kMostBits) / sessions_) return;
+    refuse("--sessions is {}, of caches of {} bytes; at most 2^{} bytes are counted", sessions_, bytes,
+           kMostBits);
   }
 
   // What the model's quality card says of the scheme, or null.
@@ -78,7 +91,8 @@ class PlanCommand : public Command {
     int64_t fits = 0, fails = model_.max_positions / kPageRows + 1;
     while (fails - fits > 1) {
       const int64_t middle = fits + (fails - fits) / 2;
-      (plan(scheme, middle * kPageRows).total_bytes <= bytes ? fits : fails) = middle;
+      const auto planned = plan(scheme, middle * kPageRows);
+      (planned && planned->total_bytes <= bytes ? fits : fails) = middle;
     }
     return fits * kPageRows;
   }

@@ -1,6 +1,7 @@
 #include "cache/cache_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cache/cache_scheme.h"
 #include "cache/state_ring.h"
@@ -46,6 +47,31 @@ PageCounts count_pages(const Window& window, const CacheOptions& options) {
   return counts;
 }
 
+// Bytes of pages at the worst moment, in floating point, which holds any number of them.
+double page_bytes(const CacheLayout& layout, const CacheOptions& options) {
+  double bytes = 0;
+  for (const WindowClass& window_class : layout.classes) {
+    const PageCounts counts = count_pages(window_class.window, options);
+    bytes +=
+        static_cast<double>(counts.sealed + counts.prefill) * static_cast<double>(window_class.sealed.bytes) +
+        static_cast<double>(counts.open + counts.prefill_open) *
+            static_cast<double>(std::max(window_class.sealed.bytes, window_class.raw.bytes));
+  }
+  return bytes;
+}
+
+// So that a few sums of bytes stay within 63 bits.
+Status check_size(const CacheLayout& layout, const CacheOptions& options) {
+  constexpr int kMostBits = 61;
+  const double bytes = page_bytes(layout, options);
+  if (bytes <= std::ldexp(1.0, kMostBits)) return {};
+  return fail(
+      StatusCode::kLimit,
+      "the cache of {} positions takes {:.3g} bytes; at most 2^{} are counted (a smaller --max-context "
+      "takes less)",
+      options.max_context, bytes, kMostBits);
+}
+
 // Of one layer of a block that not every scheme has.
 int64_t layer_bytes(const BlockLayout& block, size_t layer) {
   return block.layers.empty() ? 0 : block.layers[layer].bytes;
@@ -55,6 +81,7 @@ int64_t layer_bytes(const BlockLayout& block, size_t layer) {
 
 Result<CachePlan> plan_caches(const CacheModel& model, const CacheOptions& options) {
   BUTTER_ASSIGN(const auto layout, make_cache_layout(model, options));
+  BUTTER_TRY(check_size(*layout, options));
   const bool seals = layout->seals();
   CachePlan plan;
   plan.kv_cache = scheme_name(options.scheme);

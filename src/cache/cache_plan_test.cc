@@ -294,6 +294,11 @@ TEST(CachePlan, HugeContextsDoNotOverflow) {
   const auto plan = plan_caches(model_of(4096, 64, 1024, {{0, 0}}), options);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->total_bytes, (int64_t{1} << 31) * 4096 * 64 * 2 * 1024 * 2);
+  const auto beyond = plan_caches(model_of(4096, 128, 1024, {{0, 0}}), options);
+  ASSERT_FALSE(beyond);
+  EXPECT_EQ(beyond.error().message(),
+            "the cache of 2147483648 positions takes 4.61e+18 bytes; at most 2^61 are counted (a smaller "
+            "--max-context takes less)");
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ class Checkpoint {
 
   // In file order. What a file stores in several tensors is one here (joined_tensors.h).
   std::span<const TensorEntry> tensors() const { return tensors_.entries(); }
+  // Whether there is one of this name, readable or not.
+  bool has_tensor(std::string_view name) const { return tensors_.find(name) != nullptr; }
   // The tensor's view, whatever its type, or null if it is missing or cannot be read: for listings and
   // questions about what a file looks like. A weight that a file may lack is an optional_tensor. Lives
   // with the Checkpoint and its copies.

@@ -146,25 +146,48 @@ class Joiner {
     return view;
   }
 
-  // Low nibbles come first in the blocks, as in MLX's words.
   TensorEntry join_blocks(const TensorEntry& blocks) {
     const std::string_view name = without(blocks.name, kBlocks);
-    const TensorEntry* scales = table_.find(std::string(name) + std::string(kBlockScales));
-    const Shape& shape = blocks.view.shape;
-    if (scales == nullptr || scales->view.dtype != DType::kU8 || scales->view.empty() || shape.rank() < 3 ||
-        last(shape) != kBlockBytes || table_.find(name) != nullptr)
-      return blocks;
-    Shape per_block;
-    for (int i = 0; i + 1 < shape.rank(); ++i) per_block.append(shape[i]);
-    if (!(scales->view.shape == per_block)) return blocks;
-    parts_.insert(scales->name);
+    if (table_.find(name) != nullptr) return blocks;
+    const TensorEntry* scales = part(std::string(name) + std::string(kBlockScales));
     TensorEntry whole = blocks;
     whole.name = name;
-    whole.bytes += scales->bytes;
-    whole.view.dtype = DType::kMLX;
-    whole.view.shape = with_last(per_block, last(per_block) * kBlockElements);
-    whole.view.mlx = {4, kBlockElements, DType::kU8, scales->view.data, nullptr};
+    whole.view = {};
+    if (scales != nullptr) whole.bytes += scales->bytes;
+    auto view = blocks_view(blocks.view, scales);
+    if (view) {
+      whole.view = *view;
+    } else {
+      whole.unreadable = view.error().message();
+    }
     return whole;
+  }
+
+  // Low nibbles come first in the blocks, as in MLX's words. An error is what stands behind the tensor's
+  // name.
+  static Result<TensorView> blocks_view(const TensorView& blocks, const TensorEntry* scales) {
+    const Shape& shape = blocks.shape;
+    if (shape.rank() < 3 || last(shape) != kBlockBytes) {
+      return fail(StatusCode::kCorrupt, "has blocks {}; [..., rows, blocks, {}] is expected",
+                  shape.to_string(), kBlockBytes);
+    }
+    Shape per_block;
+    for (int i = 0; i + 1 < shape.rank(); ++i) per_block.append(shape[i]);
+    if (scales == nullptr)
+      return fail(StatusCode::kCorrupt, "is stored as blocks of FP4, and their {} are missing", kBlockScales);
+    if (scales->view.empty() || scales->view.dtype != DType::kU8 || !(scales->view.shape == per_block)) {
+      const std::string found = scales->view.empty() ? "which " + scales->unreadable
+                                                     : fmt::format("{} {}", dtype_name(scales->view.dtype),
+                                                                   scales->view.shape.to_string());
+      return fail(StatusCode::kCorrupt, "has {}, {}; U8 {} is expected", printable(scales->name), found,
+                  per_block.to_string());
+    }
+    TensorView view;
+    view.dtype = DType::kMLX;
+    view.shape = with_last(per_block, last(per_block) * kBlockElements);
+    view.data = blocks.data;
+    view.mlx = {4, kBlockElements, DType::kU8, scales->view.data, nullptr};
+    return view;
   }
 
   const TensorTable& table_;

@@ -303,6 +303,9 @@ TEST(JoinedTensors, PublishedBlocksOfFp4AreOneTensor) {
       .tensor("lone_blocks", "U8", {1, 1, 16}, std::string(16, '\0'))
       .tensor("wrong_blocks", "U8", {1, 1, 16}, std::string(16, '\0'))
       .tensor("wrong_scales", "U8", {1, 2}, std::string(2, '\0'))
+      .tensor("floats_blocks", "U8", {1, 1, 16}, std::string(16, '\0'))
+      .tensor("floats_scales", "F32", {1, 1}, std::string(4, '\0'))
+      .tensor("flat_blocks", "U8", {16}, std::string(16, '\0'))
       .write(dir.file("model.safetensors"));
   write_test_file(dir.file("config.json"), R"({"quantization_config": {"quant_method": "mxfp4"}})");
   const auto checkpoint = *Checkpoint::open(dir.path());
@@ -312,9 +315,15 @@ TEST(JoinedTensors, PublishedBlocksOfFp4AreOneTensor) {
   const std::vector<float> values = values_of(*view);
   EXPECT_THAT(std::vector<float>(values.begin(), values.begin() + 4), ElementsAre(-12, 12, 1, 2));
   EXPECT_EQ(checkpoint.find_tensor("experts.up_scales"), nullptr);
-  EXPECT_EQ(checkpoint.find_tensor("lone_blocks")->dtype, DType::kU8);
-  EXPECT_EQ(checkpoint.find_tensor("wrong_blocks")->dtype, DType::kU8);
-  EXPECT_NE(checkpoint.find_tensor("wrong_scales"), nullptr);
+  const std::pair<const char*, const char*> wrong[] = {
+      {"lone", "lone is stored as blocks of FP4, and their _scales are missing"},
+      {"wrong", "wrong has wrong_scales, U8 [1, 2]; U8 [1, 1] is expected"},
+      {"floats", "floats has floats_scales, F32 [1, 1]; U8 [1, 1] is expected"},
+      {"flat", "flat has blocks [16]; [..., rows, blocks, 16] is expected"}};
+  for (const auto& [name, why] : wrong) {
+    EXPECT_TRUE(checkpoint.has_tensor(name));
+    EXPECT_EQ(checkpoint.require_tensor(name, {1, 32}).error().message(), why);
+  }
 }
 
 }  // namespace

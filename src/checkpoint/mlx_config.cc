@@ -43,35 +43,54 @@ Result<MlxSetting> read_setting(const Attributes& object) {
   return setting;
 }
 
-// The object's name; null where no MLX quantisation is spoken of.
-const char* find_object(const Attributes& config) {
-  for (const char* key : {"quantization", "quantization_config"}) {
-    if (config.kind(key) != AttributeKind::kObject) continue;
-    const auto object = config.get_object(key);
-    if (object && !object->has("quant_method") && object->has("bits") && object->has("group_size"))
-      return key;
+// Whether the object of that name is MLX's: those of others say quant_method, or neither bits nor groups
+// under the name that they share with it.
+bool is_of_mlx(const Attributes& object, std::string_view name) {
+  if (object.has("quant_method")) return false;
+  return name == "quantization" || object.has("bits") || object.has("group_size");
+}
+
+// Nothing where no MLX quantisation is spoken of.
+Result<std::optional<Attributes>> find_object(const Attributes& config) {
+  for (const char* name : {"quantization", "quantization_config"}) {
+    if (config.kind(name) != AttributeKind::kObject) continue;
+    BUTTER_ASSIGN(const Attributes object, config.get_object(name));
+    if (!is_of_mlx(object, name)) continue;
+    for (const char* key : {"bits", "group_size"}) BUTTER_TRY(object.get_int(key));
+    return std::optional(object);
   }
-  return nullptr;
+  return std::optional<Attributes>();
+}
+
+// What stands under a module's name: `all` for true, nothing for false.
+Result<std::optional<MlxSetting>> read_module(const Attributes& object, std::string_view module,
+                                              const MlxSetting& all) {
+  switch (object.kind(module)) {
+    case AttributeKind::kObject: {
+      BUTTER_ASSIGN(const Attributes own, object.get_object(module));
+      return read_setting(own);
+    }
+    case AttributeKind::kBool: {
+      BUTTER_ASSIGN(const bool quantised, object.get_bool(module));
+      return quantised ? std::optional(all) : std::nullopt;
+    }
+    default:
+      return fail(StatusCode::kCorrupt, "{} is {}; an object, true or false is expected",
+                  object.full_name(module), object.describe(module));
+  }
 }
 
 }  // namespace
 
 Result<std::optional<MlxConfig>> MlxConfig::read(const Attributes& config) {
-  const char* key = find_object(config);
-  if (key == nullptr) return std::optional<MlxConfig>();
-  BUTTER_ASSIGN(const Attributes object, config.get_object(key));
+  BUTTER_ASSIGN(const std::optional<Attributes> object, find_object(config));
+  if (!object) return std::optional<MlxConfig>();
   MlxConfig mlx;
-  BUTTER_ASSIGN(mlx.all_, read_setting(object));
-  for (const std::string_view module : object.keys()) {
-    const AttributeKind kind = object.kind(module);
-    if (kind == AttributeKind::kBool) {
-      BUTTER_ASSIGN(const bool quantised, object.get_bool(module));
-      mlx.modules_[std::string(module)] = quantised ? std::optional(mlx.all_) : std::nullopt;
-    }
-    if (kind == AttributeKind::kObject) {
-      BUTTER_ASSIGN(const Attributes own, object.get_object(module));
-      BUTTER_ASSIGN(mlx.modules_[std::string(module)], read_setting(own));
-    }
+  BUTTER_ASSIGN(mlx.all_, read_setting(*object));
+  for (const std::string_view key : object->keys()) {
+    const bool is_own = key == "bits" || key == "group_size" || key == "mode";
+    if (is_own || object->is_null(key)) continue;
+    BUTTER_ASSIGN(mlx.modules_[std::string(key)], read_module(*object, key, mlx.all_));
   }
   return std::optional(std::move(mlx));
 }

@@ -5,8 +5,9 @@
 //
 // The object may be named quantization_config too (other quantisers' objects of that name say quant_method,
 // and are none of this). A module is named as its tensors are, without ".weight"; `false` leaves it as it
-// was, and an object holds instead of the outer keys. Where one says nothing, MLX's defaults do: affine, 4
-// bits, groups of 64. Untrusted, as all of config.json.
+// was, `true` is as good as nothing, and an object holds instead of the outer keys. Where one says nothing,
+// MLX's defaults do: affine, 4 bits, groups of 64; but bits and groups of all must be stated. Untrusted, as
+// all of config.json.
 #pragma once
 
 #include <map>
@@ -28,7 +29,7 @@ struct MlxSetting {
 class MlxConfig {
  public:
   // Nothing where config.json speaks of no such quantisation. Bits, groups and modes that there are not are
-  // errors, of modules too.
+  // errors, of modules too, and so is anything else under a module's name.
   static Result<std::optional<MlxConfig>> read(const Attributes& config);
 
   // Of a module; nothing where it is said not to be quantised.

@@ -50,6 +50,10 @@ std::string decimal_bytes(uint64_t bytes) {
 
 }  // namespace
 
+bool is_unused_kind(std::string_view name) {
+  return find_kind(name) != nullptr;
+}
+
 std::optional<std::string> describe_unused(const TensorTable& table) {
   std::string text;
   for (const UnusedKind& kind : unused_kinds()) {

@@ -10,6 +10,8 @@
 
 namespace butter {
 
+bool is_unused_kind(std::string_view name);
+
 // "ignoring 312 vision tensors (0.8 GB)", or nothing where there are none such.
 std::optional<std::string> describe_unused(const TensorTable& table);
 

@@ -223,6 +223,7 @@ void Engine::State::describe(const std::string& path) {
   info.step_weight_bytes = info.weight_bytes - unchosen_expert_bytes(program, *device);
   info.workspace_bytes = prepared->workspace_bytes();
   info.notes = checkpoint->notes();
+  info.notes.insert(info.notes.end(), spec.notes.begin(), spec.notes.end());
 }
 
 const ModelInfo& Engine::info() const {

@@ -134,6 +134,7 @@ Result<ModelDescription> inspect_model(const std::string& model) {
   }
   BUTTER_ASSIGN(description.tokenizer, describe_tokenizer(checkpoint));
   description.notes = checkpoint.notes();
+  description.notes.insert(description.notes.end(), spec.notes.begin(), spec.notes.end());
   return description;
 }
 

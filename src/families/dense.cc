@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint/printable.h"
 #include "families/rope.h"
 
 namespace butter {
@@ -71,7 +72,7 @@ Result<Activation> read_activation(const Attributes& attributes, const DenseDefa
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::kGeluTanh;
   return fail(StatusCode::kUnsupported,
               "{} is \"{}\"; silu, gelu, gelu_pytorch_tanh and gelu_new are supported",
-              defaults.activation_key, name);
+              defaults.activation_key, printable(name));
 }
 
 Result<DenseConfig> read_hf(const FamilySource& source, const DenseDefaults& defaults) {
@@ -115,11 +116,15 @@ Result<int> gguf_vocabulary(const FamilySource& source, const std::string& prefi
   return static_cast<int>(embedding->shape[0]);
 }
 
-// A number that some files state for each layer, 0 where a layer has no such part: the largest.
-Result<int> read_largest(const Attributes& attributes, const std::string& key, int64_t otherwise,
+// A number that some files state for each block, 0 where one has no such part: the largest.
+Result<int> read_largest(const Attributes& attributes, const std::string& key, int blocks, int64_t otherwise,
                          int64_t max) {
   if (attributes.kind(key) != AttributeKind::kArray) return require_small_or(attributes, key, otherwise, max);
-  BUTTER_ASSIGN(const auto values, attributes.get_int_or_ints(key));
+  BUTTER_ASSIGN(const auto values, attributes.get_ints(key));
+  if (static_cast<int>(values.size()) != blocks) {
+    return fail(StatusCode::kCorrupt, "{} has {} entries; {}, one a layer, are expected", key, values.size(),
+                blocks);
+  }
   int64_t largest = 0;
   for (const int64_t value : values) {
     if (value < 0 || value > max) {
@@ -135,14 +140,14 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
   const std::string prefix = source.model_type + ".";
   DenseConfig config;
   BUTTER_ASSIGN(config.hidden, require_small(attributes, prefix + "embedding_length", kMaxWidth));
-  BUTTER_ASSIGN(config.layers, require_small(attributes, prefix + "block_count", kMaxLayers));
+  BUTTER_ASSIGN(const int blocks, require_small(attributes, prefix + "block_count", kMaxLayers));
   // Blocks that predict further tokens stand behind the model's own.
   BUTTER_ASSIGN(const int64_t predicting,
-                attributes.require_int_or(prefix + "nextn_predict_layers", 0, 0, config.layers - 1));
-  config.layers -= static_cast<int>(predicting);
+                attributes.require_int_or(prefix + "nextn_predict_layers", 0, 0, blocks - 1));
+  config.layers = blocks - static_cast<int>(predicting);
   BUTTER_ASSIGN(config.heads, require_small(attributes, prefix + "attention.head_count", kMaxWidth));
-  BUTTER_ASSIGN(config.kv_heads,
-                read_largest(attributes, prefix + "attention.head_count_kv", config.heads, kMaxWidth));
+  BUTTER_ASSIGN(config.kv_heads, read_largest(attributes, prefix + "attention.head_count_kv", blocks,
+                                              config.heads, kMaxWidth));
   const std::string head_dim_key = prefix + "attention.key_length";
   if (attributes.kind(head_dim_key) == AttributeKind::kAbsent) {
     DenseDefaults without_number = defaults;
@@ -154,7 +159,7 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
   BUTTER_TRY(check_heads(config, attributes));
   const char* ffn_key = defaults.experts_only ? "expert_feed_forward_length" : "feed_forward_length";
   if (attributes.kind(prefix + ffn_key) == AttributeKind::kArray) {
-    BUTTER_ASSIGN(config.ffn, read_largest(attributes, prefix + ffn_key, 1, kMaxWidth));
+    BUTTER_ASSIGN(config.ffn, read_largest(attributes, prefix + ffn_key, blocks, 1, kMaxWidth));
   } else {
     BUTTER_ASSIGN(config.ffn, require_small(attributes, prefix + ffn_key, kMaxWidth));
   }
@@ -389,7 +394,8 @@ Result<std::vector<bool>> read_sliding_layers(const Attributes& config, int laye
     sliding.push_back(types[i] == "sliding_attention");
     if (!sliding.back() && types[i] != "full_attention") {
       return fail(StatusCode::kUnsupported,
-                  "layer_types[{}] is \"{}\"; full_attention or sliding_attention is expected", i, types[i]);
+                  "layer_types[{}] is \"{}\"; full_attention or sliding_attention is expected", i,
+                  printable(types[i]));
     }
   }
   return sliding;

@@ -2,12 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 namespace butter {
 namespace {
 
 constexpr int64_t kMaxExperts = 4096;
 constexpr int64_t kMaxOfAllLayers = 1 << 16;  // each is named in the spec
 constexpr int64_t kMaxWidth = 1 << 20;
+
+std::string describe_gating(int64_t number) {
+  constexpr std::array kNames = {"softmax", "sigmoid", "softmax of the chosen"};  // Gating's, from 1 on
+  if (number < 1 || number > static_cast<int64_t>(kNames.size())) return std::to_string(number);
+  return fmt::format("{} ({})", number, kNames[static_cast<size_t>(number - 1)]);
+}
 
 Result<ExpertsConfig> read_counts(const Attributes& config, const ExpertKeys& keys,
                                   const ExpertDefaults& defaults) {
@@ -51,6 +59,20 @@ Result<ExpertsConfig> read_experts(const FamilySource& source, const ExpertModel
                 source.config.source(), experts.routing.experts, model.layers, kMaxOfAllLayers);
   }
   return experts;
+}
+
+Status check_gating(const FamilySource& source, const ExpertsConfig& experts,
+                    std::initializer_list<Gating> known) {
+  const std::string key = source.model_type + ".expert_gating_func";
+  if (!source.gguf() || experts.routing.experts == 0) return {};
+  if (source.config.kind(key) == AttributeKind::kAbsent) return {};
+  BUTTER_ASSIGN(const int64_t stated, source.config.get_int(key));
+  std::string expected;
+  for (const Gating gating : known) {
+    if (stated == static_cast<int64_t>(gating)) return {};
+    expected += (expected.empty() ? "" : " or ") + describe_gating(static_cast<int64_t>(gating));
+  }
+  return fail(StatusCode::kUnsupported, "{} is {}; {} is expected", key, describe_gating(stated), expected);
 }
 
 LinearSpec stacked_rows(const std::string& name, const ExpertsConfig& config, int expert, int out, int in,

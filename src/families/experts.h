@@ -1,6 +1,7 @@
 // The experts of a layer: how many, how they are routed, and where their matrices stand (families.md 3.8, 5).
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,13 @@ struct ExpertModel {
 };
 Result<ExpertsConfig> read_experts(const FamilySource& source, const ExpertModel& model,
                                    const ExpertKeys& keys, const ExpertDefaults& defaults);
+
+// expert_gating_func of GGUF metadata: how scores become weights. Where a file with experts states one, it
+// must be among those that come to what the family does: weights that are normalised are the same with both
+// kinds of softmax.
+enum class Gating : int64_t { kSoftmax = 1, kSigmoid = 2, kSoftmaxOfChosen = 3 };
+Status check_gating(const FamilySource& source, const ExpertsConfig& experts,
+                    std::initializer_list<Gating> known);
 
 // The matrices of all experts, in whichever of the layouts the file has them.
 std::vector<ExpertSpec> expert_matrices(const TensorNames& layer, const ExpertNames& names,

@@ -91,6 +91,7 @@ Result<ModelSpec> falcon_h1_spec(const FamilySource& source) {
   BUTTER_ASSIGN(DenseConfig config, read_dense(source, defaults));
   BUTTER_ASSIGN(const int64_t inner, read_inner(source.config, config.hidden));
   BUTTER_ASSIGN(Mamba2Config mamba, read_mamba2(source, config.hidden, {}, inner));
+  BUTTER_TRY(check_silu(source.config, "hidden_act"));
   mamba.norm_eps = config.norm_eps;
   BUTTER_TRY(read_output_norm(source, mamba));
   Multipliers by;

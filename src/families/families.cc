@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "checkpoint/printable.h"
 #include "families/falcon.h"
 #include "families/family.h"
+#include "families/file_notes.h"
 #include "families/gemma.h"
 #include "families/gpt_oss.h"
 #include "families/granite.h"
@@ -103,29 +105,30 @@ Result<const Family*> select_from_config(FamilySource& source) {
   }
   if (const Family* family = find_family(&Family::architectures, architecture)) return family;
   return fail(StatusCode::kUnsupported,
-              "config.json has model_type \"{}\" and architecture \"{}\"; Butter knows {}", source.model_type,
-              architecture, family_names());
+              "config.json has model_type \"{}\" and architecture \"{}\"; Butter knows {}",
+              printable(source.model_type), printable(architecture), family_names());
 }
 
 Result<const Family*> select_from_gguf(FamilySource& source) {
   BUTTER_ASSIGN(const std::string_view architecture, source.config.get_string("general.architecture"));
   source.model_type = architecture;
   if (const Family* family = find_family(&Family::gguf_architectures, architecture)) return family;
-  return fail(StatusCode::kUnsupported, "general.architecture is \"{}\"; Butter knows {}", architecture,
-              family_names());
+  return fail(StatusCode::kUnsupported, "general.architecture is \"{}\"; Butter knows {}",
+              printable(architecture), family_names());
 }
 
 Result<ModelSpec> make_spec(FamilySource source) {
   BUTTER_ASSIGN(const Family* family, source.gguf() ? select_from_gguf(source) : select_from_config(source));
   BUTTER_ASSIGN(ModelSpec spec, family->make_spec(source));
   spec.family = family->name;
+  add_file_notes(source, spec);
   return spec;
 }
 
 }  // namespace
 
 bool FamilySource::has_tensor(std::string_view name) const {
-  return checkpoint != nullptr && checkpoint->find_tensor(name) != nullptr;
+  return checkpoint != nullptr && checkpoint->has_tensor(name);
 }
 
 Result<ModelSpec> make_model_spec(const Checkpoint& checkpoint) {

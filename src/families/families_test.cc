@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "checkpoint/gguf.h"
+#include "checkpoint/mlx_config.h"
 #include "families/family.h"
 #include "families/tensor_names.h"
 #include "support/gguf_writer.h"
@@ -205,6 +206,35 @@ TEST(Families, Phi3TakesItsMatricesOutOfFusedOnes) {
   EXPECT_EQ(attention(*spec_of(config), 3).window, (Window{2047, 0}));
   config["sliding_window"] = "262144";  // Phi-3-mini-128k: more than its positions
   EXPECT_TRUE(attention(*spec_of(config), 3).window.none());
+}
+
+TEST(Families, YarnTakesNullAndZeroMscaleAsAbsent) {
+  Config config = small_config();
+  const auto amplitude = [&](const std::string& more) {
+    config["rope_scaling"] =
+        R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 128)" + more + "}";
+    const auto spec = spec_of(config);
+    EXPECT_TRUE(spec) << spec.error().message();
+    return spec->rope_tables[0].amplitude;
+  };
+  const float usual = amplitude("");
+  EXPECT_NEAR(usual, 0.1 * std::log(4.0) + 1, 1e-6);
+  EXPECT_EQ(amplitude(R"(, "mscale": null, "mscale_all_dim": null)"), usual);
+  EXPECT_EQ(amplitude(R"(, "mscale": 0, "mscale_all_dim": 0)"), usual);
+  EXPECT_EQ(amplitude(R"(, "mscale": 1, "mscale_all_dim": null)"), usual);
+  EXPECT_EQ(amplitude(R"(, "mscale": 1, "mscale_all_dim": 1)"), 1);
+}
+
+TEST(Families, TextOfAConfigurationIsShownWithoutItsControlCharacters) {
+  const std::string hostile = R"("x\nbutter: all is well\u001b[2J)" + std::string(100000, 'y') + '"';
+  for (const char* key : {"hidden_act", "rope_scaling"}) {
+    Config config = small_config();
+    config[key] = std::string(key) == "rope_scaling" ? R"({"rope_type": )" + hostile + "}" : hostile;
+    const std::string sentence = refusal(spec_of(config));
+    EXPECT_THAT(sentence, HasSubstr("x\\x0abutter"));
+    EXPECT_EQ(sentence.find('\n'), std::string::npos);
+    EXPECT_LT(sentence.size(), 400u);
+  }
 }
 
 TEST(Families, LongropeHasFrequenciesForTwoLimitsAndSharpensByItsStretch) {
@@ -612,6 +642,243 @@ TEST(TensorNames, AreThoseOfTheFormat) {
             "model.layers.12.mlp.down_proj");
   EXPECT_EQ(tensor_name(CheckpointFormat::kGguf, TensorRole::kDown, 12), "blk.12.ffn_down");
   EXPECT_EQ(tensor_name(CheckpointFormat::kGguf, TensorRole::kFinalNorm), "output_norm");
+}
+
+// A configuration that the family takes, with four layers.
+Config right_config(const std::string& family) {
+  Config config = small_config(family);
+  if (family == "spark2_5") {
+    config["rope_parameters"] = R"({"full_attention": {}, "sliding_attention": {}})";
+    config["sliding_window"] = "16";
+    config["layer_types"] =
+        R"(["sliding_attention", "full_attention", "sliding_attention", "full_attention"])";
+  }
+  if (family == "granitemoehybrid") {
+    config["shared_intermediate_size"] = "32";
+    config["mamba_n_heads"] = "4";
+    config["layer_types"] = R"(["mamba", "attention", "attention", "attention"])";
+  }
+  if (family == "nemotron_h") config["hybrid_override_pattern"] = "\"M*-M\"";
+  return config;
+}
+
+struct KeyCase {
+  const char* family;
+  const char* key;
+  const char* value;
+  const char* why = nullptr;  // none: accepted
+};
+
+void expect_cases(const std::vector<KeyCase>& cases) {
+  for (const auto& [family, key, value, why] : cases) {
+    EXPECT_EQ(refusal(spec_of(right_config(family))), "accepted") << family;
+    EXPECT_EQ(refusal(spec_with(key, value, right_config(family))), why ? why : "accepted")
+        << family << ": " << key << ": " << value;
+  }
+}
+
+TEST(Families, KeysThatWouldBeIgnoredAreRefused) {
+  const char* silu = "hidden_act is \"gelu\"; silu, which recurrent layers have, is expected";
+  const char* attention_bias = "attention_bias is true; false is expected";
+  expect_cases({
+      {"nemotron_h", "mlp_hidden_act", "\"silu\"", "mlp_hidden_act is \"silu\"; relu2 is expected"},
+      {"nemotron_h", "mlp_hidden_act", "\"relu2\""},
+      {"nemotron_h", "mamba_hidden_act", "\"gelu\"",
+       "mamba_hidden_act is \"gelu\"; silu, which recurrent layers have, is expected"},
+      {"nemotron_h", "mamba_hidden_act", "\"silu\""},
+      {"mamba2", "hidden_act", "\"gelu\"", silu},
+      {"mamba2", "hidden_act", "\"swish\""},
+      {"jamba", "hidden_act", "\"gelu\"", silu},
+      {"falcon_h1", "hidden_act", "\"gelu\"", silu},
+      {"granitemoehybrid", "hidden_act", "\"gelu\"", silu},
+      {"qwen3_next", "hidden_act", "\"gelu\"", silu},
+      {"qwen3_5", "hidden_act", "\"gelu\"", silu},
+      {"granitemoehybrid", "position_embedding_type", "\"alibi\"",
+       "position_embedding_type is \"alibi\"; rope or nope is expected"},
+      {"granitemoehybrid", "position_embedding_type", "\"rope\""},
+      {"granitemoehybrid", "position_embedding_type", "\"nope\""},
+      {"granitemoehybrid", "position_embedding_type", "null"},
+      {"gemma3_text", "attention_bias", "true", attention_bias},
+      {"gemma3_text", "attention_bias", "false"},
+      {"spark2_5", "attention_bias", "true", attention_bias},
+      {"spark2_5", "mlp_bias", "true", "mlp_bias is true; false is expected"},
+      {"spark2_5", "mlp_bias", "false"},
+      {"muse_glimmer_text", "attention_bias", "true", attention_bias},
+      {"muse_glimmer_text", "layer_rope_theta", "[500000, 500000, 500000.0, 0]"},
+      {"muse_glimmer_text", "layer_rope_theta", "[500000, 10000, 500000, 0]",
+       "layer_rope_theta[1] is 10000; 0 or rope_theta, 500000, is expected"},
+      {"muse_glimmer_text", "layer_rope_theta", "[500000, 500000, 500000, -1]",
+       "layer_rope_theta[3] is -1; 0 or rope_theta, 500000, is expected"},
+      {"jamba", "mamba_dt_rank", "\"auto\""},
+      {"jamba", "mamba_dt_rank", "\"many\"",
+       "mamba_dt_rank is \"many\"; an integer from 1 to 1048576 is expected"},
+  });
+  Config granite = right_config("granitemoehybrid");
+  granite["layer_types"] = R"(["attention", "attention", "attention", "attention"])";
+  EXPECT_EQ(refusal(spec_with("hidden_act", "\"gelu\"", granite)), "accepted") << "no layer is recurrent";
+  Config muse = right_config("muse_glimmer_text");
+  muse["rope_parameters"] = R"({"rope_theta": 20000})";
+  muse["layer_rope_theta"] = "[0, 20000, 20000, 20000]";
+  const auto spec = spec_of(muse);
+  ASSERT_TRUE(spec) << spec.error().message();
+  EXPECT_FALSE(attention(*spec, 0).rope_table.has_value());
+  EXPECT_TRUE(attention(*spec, 3).rope_table.has_value());
+}
+
+TEST(Families, NumbersOfNemotronAreNoListsInItsConfiguration) {
+  for (const char* key : {"hidden_size", "vocab_size", "num_attention_heads", "num_key_value_heads",
+                          "head_dim", "intermediate_size"}) {
+    EXPECT_EQ(refusal(spec_with(key, "[64, 64, 64, 64]", right_config("nemotron_h"))),
+              fmt::format("{} is an array of 4; an integer from 1 to 1048576 is expected", key));
+  }
+}
+
+TEST(Families, BlocksOfNemotronAreAsManyAsItsConfigurationStates) {
+  expect_cases({
+      {"nemotron_h", "hybrid_override_pattern", "\"M*\"",
+       "hybrid_override_pattern has 2 blocks, and num_hidden_layers is 4; as many are expected"},
+      {"nemotron_h", "layers_block_type", R"(["mamba", "mlp"])",
+       "layers_block_type has 2 blocks, and num_hidden_layers is 4; as many are expected"},
+      {"nemotron_h", "layers_block_type", R"(["linear_attention", "mlp", "full_attention", "mlp"])"},
+      {"nemotron_h", "num_hidden_layers", ""},
+      {"nemotron_h", "num_hidden_layers", "null"},
+      {"nemotron_h", "num_hidden_layers", "52",
+       "hybrid_override_pattern has 4 blocks, and num_hidden_layers is 52; as many are expected"},
+  });
+}
+
+// Metadata of four blocks with `list` under a key.
+Result<ModelSpec> gguf_with_list(const std::string& architecture, const std::string& key,
+                                 const std::vector<uint32_t>& list) {
+  const std::map<std::string, uint32_t> numbers = {
+      {"block_count", 4},          {"embedding_length", 64},       {"feed_forward_length", 128},
+      {"attention.head_count", 4}, {"attention.head_count_kv", 2}, {"attention.key_length", 16}};
+  GgufWriter writer = small_gguf(architecture);
+  for (const auto& [name, value] : numbers)
+    if (name != key) writer.value<uint32_t>(architecture + "." + name, value);
+  writer.numbers<uint32_t>(architecture + "." + key, list);
+  const std::string bytes = writer.bytes();
+  const auto gguf = Gguf::parse(as_bytes(bytes));
+  EXPECT_TRUE(gguf) << gguf.error().message();
+  return make_model_spec(CheckpointFormat::kGguf, gguf->metadata());
+}
+
+TEST(Families, ListsByLayerOfGgufAreAsLongAsTheModelIsDeep) {
+  const std::pair<const char*, const char*> lists[] = {
+      {"nemotron_h", "attention.head_count"}, {"nemotron_h", "attention.head_count_kv"},
+      {"nemotron_h", "feed_forward_length"},  {"granite", "attention.head_count_kv"},
+      {"llama", "attention.head_count_kv"},   {"llama", "feed_forward_length"}};
+  for (const auto& [architecture, key] : lists) {
+    EXPECT_EQ(refusal(gguf_with_list(architecture, key, {4, 4, 4, 4})), "accepted") << architecture << key;
+    for (const size_t length : {0u, 3u, 8u}) {
+      EXPECT_EQ(refusal(gguf_with_list(architecture, key, std::vector<uint32_t>(length, 4))),
+                fmt::format("{}.{} has {} entries; 4, one a layer, are expected", architecture, key, length));
+    }
+  }
+  EXPECT_EQ(refusal(gguf_with_list("nemotron_h", "attention.head_count", {4, 1u << 21, 4, 4})),
+            "nemotron_h.attention.head_count has 2097152; 0 to 1048576 is expected");
+}
+
+// Metadata of experts that are routed by the function of this number, and the tensor that shows a block of
+// them.
+std::string gating_refusal(const std::string& architecture, int64_t function) {
+  const std::map<std::string, uint32_t> numbers = {
+      {"block_count", 4},          {"embedding_length", 64},       {"feed_forward_length", 128},
+      {"attention.head_count", 4}, {"attention.head_count_kv", 2}, {"attention.key_length", 16},
+      {"expert_count", 4},         {"expert_used_count", 2},       {"expert_feed_forward_length", 32},
+      {"ssm.inner_size", 128}};
+  GgufWriter writer = small_gguf(architecture);
+  for (const auto& [name, value] : numbers) writer.value<uint32_t>(architecture + "." + name, value);
+  if (function >= 0)
+    writer.value<uint32_t>(architecture + ".expert_gating_func", static_cast<uint32_t>(function));
+  writer.floats("blk.0.ffn_gate_inp.weight", DType::kF32, {4, 64}, std::vector<float>(256));
+  const TempDir folder;
+  writer.write(folder.file("model.gguf"));
+  const auto checkpoint = Checkpoint::open(folder.file("model.gguf"));
+  return checkpoint ? refusal(make_model_spec(*checkpoint)) : checkpoint.error().message();
+}
+
+TEST(Families, ExpertsOfGgufAreRoutedByTheFunctionThatTheFileStates) {
+  const std::string softmax = "1 (softmax)", sigmoid = "2 (sigmoid)", chosen = "3 (softmax of the chosen)";
+  const struct {
+    const char* architecture;
+    std::vector<int64_t> known;
+    std::string expected;
+  } cases[] = {{"qwen3moe", {1, 3}, softmax + " or " + chosen},
+               {"granitemoe", {1, 3}, softmax + " or " + chosen},
+               {"jamba", {1}, softmax},
+               {"gpt-oss", {3}, chosen},
+               {"nemotron_h_moe", {2}, sigmoid}};
+  const std::vector<std::string> names = {"0", softmax, sigmoid, chosen, "4"};
+  for (const auto& [architecture, known, expected] : cases) {
+    EXPECT_EQ(gating_refusal(architecture, -1), "accepted") << architecture;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const bool is_known = std::find(known.begin(), known.end(), static_cast<int64_t>(i)) != known.end();
+      const std::string why =
+          fmt::format("{}.expert_gating_func is {}; {} is expected", architecture, names[i], expected);
+      EXPECT_EQ(gating_refusal(architecture, static_cast<int64_t>(i)), is_known ? "accepted" : why);
+    }
+  }
+}
+
+TEST(Families, TextOfAConfigurationIsPrintableInItsRefusal) {
+  const struct {
+    KeyCase in;
+    const char* shown;
+  } cases[] = {
+      {{"llama", "model_type", R"("a\u0007b")"}, R"(model_type "a\x07b")"},
+      {{"granitemoehybrid", "position_embedding_type", R"("\u001b[2J")"}, R"(is "\x1b[2J")"},
+      {{"granitemoehybrid", "layer_types", R"(["mamba", "\n", "mamba", "mamba"])"}, R"([1] is "\x0a")"},
+      {{"qwen3_next", "layer_types", R"(["\t", "", "", ""])"}, R"([0] is "\x09")"},
+      {{"spark2_5", "gate_attn_act_mode", R"("\r")"}, R"(is "\x0d")"},
+      {{"nemotron_h", "layers_block_type", R"(["mamba", "m\u0000p", "mlp", "mlp"])"},
+       R"(block 1 is "m\x00p")"},
+      {{"nemotron_h", "hybrid_override_pattern", R"("M\u0007*-")"}, R"(block 1 is "\x07")"},
+      {{"nemotron_h", "hybrid_override_pattern", "\"M*\xc3\xa9-\""}, "block 2 is \"\xc3\xa9\""},
+      {{"nemotron_h", "hybrid_override_pattern", "\"M*-\xf0\x9f\xa7\x88\""},
+       "block 3 is \"\xf0\x9f\xa7\x88\""},
+  };
+  for (const auto& [in, shown] : cases)
+    EXPECT_THAT(refusal(spec_with(in.key, in.value, right_config(in.family))), HasSubstr(shown));
+  Config parrot = small_config("parrot");
+  parrot["architectures"] = R"(["Parrot\u0008"])";
+  EXPECT_THAT(refusal(spec_of(parrot)), HasSubstr(R"(architecture "Parrot\x08")"));
+  const std::string bytes = GgufWriter().string("general.architecture", "par\xffrot\n").bytes();
+  EXPECT_THAT(refusal(make_model_spec(CheckpointFormat::kGguf, Gguf::parse(as_bytes(bytes))->metadata())),
+              HasSubstr(R"("par\xffrot\x0a")"));
+}
+
+TEST(MlxConfig, WhatStandsThereIsAQuantisationOrRefused) {
+  const auto reading = [](const std::string& config) -> std::string {
+    const auto attributes = Attributes::parse_json(config, "config.json");
+    EXPECT_TRUE(attributes) << config;
+    const auto mlx = MlxConfig::read(*attributes);
+    if (!mlx) return mlx.error().message();
+    return *mlx ? fmt::format("{} modules", (*mlx)->modules().size()) : "nothing";
+  };
+  const std::pair<const char*, const char*> modules[] = {
+      {"false", "1 modules"},
+      {"true", "1 modules"},
+      {"{}", "1 modules"},
+      {"null", "0 modules"},
+      {"0", "quantization.X is 0; an object, true or false is expected"},
+      {"\"x\"", "quantization.X is \"x\"; an object, true or false is expected"},
+      {"[]", "quantization.X is an array of 0; an object, true or false is expected"}};
+  for (const auto& [value, result] : modules) {
+    EXPECT_EQ(reading(fmt::format(R"({{"quantization": {{"bits": 4, "group_size": 32, "X": {}}}}})", value)),
+              result);
+  }
+  const std::string no_bits = "quantization.bits is missing from config.json; an integer is expected";
+  const std::string no_group = "quantization.group_size is missing from config.json; an integer is expected";
+  EXPECT_EQ(reading(R"({"quantization": {"group_size": 32}})"), no_bits);
+  EXPECT_EQ(reading(R"({"quantization": {}})"), no_bits);
+  EXPECT_EQ(reading(R"({"quantization": {"bits": 4}})"), no_group);
+  EXPECT_EQ(reading(R"({"quantization": {"bits": null, "group_size": 32}})"),
+            "quantization.bits is null; an integer is expected");
+  EXPECT_EQ(reading(R"({"quantization_config": {"bits": 4}})"),
+            "quantization_config.group_size is missing from config.json; an integer is expected");
+  EXPECT_EQ(reading(R"({"quantization_config": {"load_in_8bit": true}})"), "nothing");
+  EXPECT_EQ(reading(R"({"quantization": {"quant_method": "awq", "bits": 4}})"), "nothing");
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ struct FamilySource {
       nullptr;  // to see which tensors there are; null when only the config is looked at
 
   bool gguf() const { return format == CheckpointFormat::kGguf; }
+  // Whether the file lists it, readable or not: what is there and cannot be read is an error where it is
+  // read.
   bool has_tensor(std::string_view name) const;
 };
 

@@ -53,9 +53,10 @@ Status check_supported(const Attributes& config) {
     return fail(StatusCode::kUnsupported, "attn_logit_softcapping is {}; null is expected",
                 config.describe("attn_logit_softcapping"));
   }
-  BUTTER_ASSIGN(const bool both_ways, config.get_bool_or("use_bidirectional_attention", false));
-  if (both_ways)
-    return fail(StatusCode::kUnsupported, "use_bidirectional_attention is true; false is expected");
+  for (const char* key : {"attention_bias", "use_bidirectional_attention"}) {
+    BUTTER_ASSIGN(const bool stated, config.get_bool_or(key, false));
+    if (stated) return fail(StatusCode::kUnsupported, "{} is true; false is expected", key);
+  }
   return {};
 }
 

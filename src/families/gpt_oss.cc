@@ -53,6 +53,7 @@ Result<GptOssConfig> read_config(const FamilySource& source) {
     return fail(StatusCode::kCorrupt, "{}: {} is 0; at least one expert is expected", attributes.source(),
                 keys.experts);
   }
+  BUTTER_TRY(check_gating(source, config.experts, {Gating::kSoftmaxOfChosen}));
   config.experts.routing.score = RouterScore::kSoftmaxOfBest;
   BUTTER_ASSIGN(const double limit, attributes.require_float_or("swiglu_limit", 7, 0, 1e9));
   BUTTER_ASSIGN(const double alpha, attributes.require_float_or("swiglu_alpha", 1.702, -1e9, 1e9));

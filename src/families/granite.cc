@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "checkpoint/printable.h"
+#include "core/check.h"
 #include "families/dense.h"
 #include "families/experts.h"
 #include "families/mamba.h"
@@ -41,28 +43,27 @@ Status read_gguf_multipliers(const Attributes& attributes, const std::string& pr
   return {};
 }
 
+// Those without KV heads; without a list, none.
+Result<std::vector<bool>> read_gguf_mamba_layers(const FamilySource& source, int layers) {
+  const std::string key = source.model_type + ".attention.head_count_kv";
+  std::vector<bool> mamba(static_cast<size_t>(layers), false);
+  if (source.config.kind(key) != AttributeKind::kArray) return mamba;
+  BUTTER_ASSIGN(const auto heads, source.config.get_ints(key));
+  BUTTER_CHECK(heads.size() >= mamba.size());  // which read_dense() has seen to
+  for (size_t i = 0; i < mamba.size(); ++i) mamba[i] = heads[i] == 0;
+  return mamba;
+}
+
 // Which layers are Mamba2; without a list, all are.
 Result<std::vector<bool>> read_mamba_layers(const FamilySource& source, int layers) {
-  std::vector<bool> mamba;
-  if (source.gguf()) {
-    const std::string key = source.model_type + ".attention.head_count_kv";
-    mamba.assign(static_cast<size_t>(layers), false);
-    if (source.config.kind(key) != AttributeKind::kArray) return mamba;
-    BUTTER_ASSIGN(const auto heads, source.config.get_ints(key));
-    if (heads.size() < mamba.size()) {
-      return fail(StatusCode::kCorrupt, "{} has {} entries; {}, one a layer, are expected", key, heads.size(),
-                  layers);
-    }
-    for (size_t i = 0; i < mamba.size(); ++i) mamba[i] = heads[i] == 0;
-    return mamba;
-  }
-  mamba.assign(static_cast<size_t>(layers), true);
+  if (source.gguf()) return read_gguf_mamba_layers(source, layers);
+  std::vector<bool> mamba(static_cast<size_t>(layers), true);
   BUTTER_ASSIGN(const auto types, read_layer_types(source.config, layers));
   for (size_t i = 0; i < types.size(); ++i) {
     mamba[i] = types[i] == "mamba" || types[i] == "linear_attention";
     if (mamba[i] || types[i] == "attention" || types[i] == "full_attention") continue;
     return fail(StatusCode::kUnsupported, "layer_types[{}] is \"{}\"; mamba or attention is expected", i,
-                types[i]);
+                printable(types[i]));
   }
   return mamba;
 }
@@ -88,6 +89,10 @@ Status read_rope_use(const FamilySource& source, DenseConfig& config) {
     BUTTER_ASSIGN(const std::string positions,
                   source.config.get_string_or("position_embedding_type", "nope"));
     turns = positions == "rope";
+    if (!turns && positions != "nope") {
+      return fail(StatusCode::kUnsupported, "position_embedding_type is {}; rope or nope is expected",
+                  source.config.describe("position_embedding_type"));
+    }
   }
   if (!turns) config.layer_ropes.assign(static_cast<size_t>(config.layers), std::nullopt);
   return {};
@@ -107,6 +112,7 @@ Result<GraniteConfig> read_config(const FamilySource& source) {
   BUTTER_TRY(read_rope_use(source, config.dense));
   BUTTER_ASSIGN(config.mamba_layers, read_mamba_layers(source, config.dense.layers));
   if (config.any_mamba()) {
+    BUTTER_TRY(check_silu(attributes, "hidden_act"));
     BUTTER_ASSIGN(const int64_t expand, attributes.require_int_or("mamba_expand", 2, 1, 64));
     BUTTER_ASSIGN(config.mamba, read_mamba2(source, config.dense.hidden, {}, expand * config.dense.hidden));
     config.mamba.norm_eps = config.dense.norm_eps;
@@ -117,6 +123,7 @@ Result<GraniteConfig> read_config(const FamilySource& source) {
   keys.width = "intermediate_size";
   BUTTER_ASSIGN(config.experts, read_experts(source, {config.dense.hidden, config.dense.layers}, keys,
                                              {0, 8, config.dense.ffn, 0}));
+  BUTTER_TRY(check_gating(source, config.experts, {Gating::kSoftmax, Gating::kSoftmaxOfChosen}));
   // Converters of these state the width of the experts as that of feed-forwards.
   if (source.gguf() && config.experts.routing.experts > 0) {
     const std::string key = source.model_type + ".expert_feed_forward_length";

@@ -4,6 +4,7 @@
 
 #include "families/dense.h"
 #include "families/experts.h"
+#include "families/mamba.h"
 
 namespace butter {
 namespace {
@@ -26,22 +27,22 @@ Result<MambaConfig> read_mamba(const FamilySource& source, const DenseConfig& de
   mamba.eps = dense.norm_eps;
   BUTTER_ASSIGN(const int64_t size, read("mamba_d_state", "state_size", 16));
   BUTTER_ASSIGN(const int64_t taps, read("mamba_d_conv", "conv_kernel", 4));
-  int64_t width = 0, rank = (dense.hidden + 15) / 16;
+  const int64_t usual_rank = (dense.hidden + 15) / 16;
+  int64_t width = 0, rank = 0;
   if (gguf) {
     BUTTER_ASSIGN(width, config.require_int(prefix + "inner_size", 1, 1 << 20));
+    BUTTER_ASSIGN(rank, config.require_int_or(prefix + "time_step_rank", usual_rank, 1, 1 << 20));
   } else {
     BUTTER_ASSIGN(const int64_t expand, config.require_int_or("mamba_expand", 2, 1, 64));
     width = expand * dense.hidden;
-  }
-  if (config.kind(prefix + (gguf ? "time_step_rank" : "mamba_dt_rank")) !=
-      AttributeKind::kString) {  // "auto"
-    BUTTER_ASSIGN(rank, read("mamba_dt_rank", "time_step_rank", rank));
+    BUTTER_ASSIGN(rank, read_number_or_auto(config, "mamba_dt_rank", usual_rank));
   }
   if (width > 1 << 20 || size > 4096 || taps > 64) {
     return fail(StatusCode::kCorrupt,
                 "{}: Mamba of {} channels, {} states and {} taps; at most {}, 4096 and 64 are expected",
                 config.source(), width, size, taps, 1 << 20);
   }
+  BUTTER_TRY(check_silu(config, "hidden_act"));
   BUTTER_ASSIGN(mamba.conv_bias, config.get_bool_or("mamba_conv_bias", true));
   BUTTER_ASSIGN(mamba.projection_bias, config.get_bool_or("mamba_proj_bias", false));
   mamba.width = static_cast<int>(width);
@@ -126,6 +127,7 @@ Result<ModelSpec> jamba_spec(const FamilySource& source) {
   keys.width = "intermediate_size";
   BUTTER_ASSIGN(ExpertsConfig experts, read_experts(source, {config.hidden, config.layers}, keys,
                                                     {source.gguf() ? 0 : 16, 2, config.ffn, 0}));
+  BUTTER_TRY(check_gating(source, experts, {Gating::kSoftmax}));
   if (source.gguf()) experts.width = config.ffn;
   experts.function = config.activation;
   return dense_spec(source, config, [&](const TensorNames& names, int layer, LayerSpec& spec) -> Status {

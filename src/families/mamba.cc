@@ -9,15 +9,6 @@ constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxVocabulary = 1 << 24;
 
-// A number that the file may give as "auto", which is as good as absent.
-Result<int64_t> read_number_or_auto(const Attributes& config, const char* key, int64_t otherwise) {
-  if (config.kind(key) == AttributeKind::kString) {
-    BUTTER_ASSIGN(const std::string_view word, config.get_string(key));
-    if (word == "auto") return otherwise;
-  }
-  return config.require_int_or(key, otherwise, 1, kMaxWidth);
-}
-
 Status check_widths(const Attributes& attributes, const Mamba2Config& config) {
   if (config.heads % config.groups != 0) {
     return fail(StatusCode::kCorrupt, "{}: {} Mamba2 heads and {} groups; a multiple is expected",
@@ -81,6 +72,21 @@ Result<Mamba2Config> read_hf(const Attributes& attributes, const Mamba2Keys& key
 }
 
 }  // namespace
+
+Result<int64_t> read_number_or_auto(const Attributes& config, const char* key, int64_t otherwise) {
+  if (config.kind(key) == AttributeKind::kString) {
+    BUTTER_ASSIGN(const std::string_view word, config.get_string(key));
+    if (word == "auto") return otherwise;
+  }
+  return config.require_int_or(key, otherwise, 1, kMaxWidth);
+}
+
+Status check_silu(const Attributes& config, const char* key) {
+  BUTTER_ASSIGN(const std::string function, config.get_string_or(key, "silu"));
+  if (function == "silu" || function == "swish") return {};
+  return fail(StatusCode::kUnsupported, "{} is {}; silu, which recurrent layers have, is expected", key,
+              config.describe(key));
+}
 
 Result<Mamba2Config> read_mamba2(const FamilySource& source, int hidden, const Mamba2Keys& keys,
                                  int64_t inner) {
@@ -179,6 +185,7 @@ Result<ModelSpec> mamba2_spec(const FamilySource& source) {
   const Mamba2Keys keys{"num_heads", "head_dim", "n_groups", "state_size", "conv_kernel", "use_conv_bias",
                         128,         64,         8,          128};
   BUTTER_ASSIGN(Mamba2Config mamba, read_mamba2(source, widths.hidden, keys, 0));
+  BUTTER_TRY(check_silu(source.config, "hidden_act"));
   mamba.norm_eps = widths.eps;
   // The original code, which GGUF files are made for, norms each group.
   if (source.gguf()) mamba.norm_groups = mamba.groups;

@@ -41,6 +41,13 @@ struct Mamba2Keys {
 Result<Mamba2Config> read_mamba2(const FamilySource& source, int hidden, const Mamba2Keys& keys,
                                  int64_t inner);
 
+// A number of config.json that may stand there as "auto", which is as good as absent.
+Result<int64_t> read_number_or_auto(const Attributes& config, const char* key, int64_t otherwise);
+
+// Convolutions of recurrent layers are followed by SiLU: refuses a configuration whose `key` states another
+// function.
+Status check_silu(const Attributes& config, const char* key);
+
 // time_step_limit of config.json: what dt is held within.
 Status read_dt_limit(const Attributes& config, Mamba2Config& mamba);
 

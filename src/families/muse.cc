@@ -9,11 +9,23 @@ namespace {
 
 constexpr double kLeast = 1e-9, kMost = 1e9;  // of a multiplier
 constexpr int kPattern = 4;                   // every fourth layer, counted from the last, sees everything
+constexpr double kTheta = 500000;
 
 std::vector<bool> usual_sliding_layers(int layers) {
   std::vector<bool> sliding;
   for (int i = 0; i < layers; ++i) sliding.push_back((layers - 1 - i) % kPattern != 0);
   return sliding;
+}
+
+// The base of the rotation that all turning layers share.
+Result<double> read_theta(const Attributes& config) {
+  BUTTER_ASSIGN(const double outer, config.get_float_or("rope_theta", kTheta));
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (config.kind(key) == AttributeKind::kAbsent) continue;
+    BUTTER_ASSIGN(const Attributes parameters, config.get_object(key));
+    return parameters.get_float_or("rope_theta", outer);
+  }
+  return outer;
 }
 
 // Which layers turn: those of a theta other than 0, or the sliding ones.
@@ -24,12 +36,21 @@ Result<std::vector<bool>> read_turning_layers(const Attributes& config, const st
     return fail(StatusCode::kCorrupt, "layer_rope_theta has {} entries; {}, one a layer, are expected",
                 thetas.size(), sliding.size());
   }
+  BUTTER_ASSIGN(const double shared, read_theta(config));
   std::vector<bool> turning;
-  for (const double theta : thetas) turning.push_back(theta != 0);
+  for (size_t i = 0; i < thetas.size(); ++i) {
+    if (thetas[i] != 0 && thetas[i] != shared) {
+      return fail(StatusCode::kUnsupported, "layer_rope_theta[{}] is {}; 0 or rope_theta, {}, is expected", i,
+                  thetas[i], shared);
+    }
+    turning.push_back(thetas[i] != 0);
+  }
   return turning;
 }
 
 Status read_hf_traits(const Attributes& attributes, DenseConfig& config) {
+  BUTTER_ASSIGN(const bool bias, attributes.get_bool_or("attention_bias", false));
+  if (bias) return fail(StatusCode::kUnsupported, "attention_bias is true; false is expected");
   BUTTER_ASSIGN(const double eps, attributes.require_float_or("post_norm_eps", 1e-8, 0, 1));
   BUTTER_ASSIGN(const double query, attributes.require_float_or("qk_scale_factor", 3.87, kLeast, kMost));
   BUTTER_ASSIGN(const double output,
@@ -66,7 +87,7 @@ Result<ModelSpec> muse_glimmer_spec(const FamilySource& source) {
   defaults.kv_heads = 2;
   defaults.head_dim = 128;
   defaults.norm_eps = 1e-5;
-  defaults.rope_theta = 500000;
+  defaults.rope_theta = kTheta;
   defaults.activation_key = "hidden_activation";
   BUTTER_ASSIGN(DenseConfig config, read_dense(source, defaults));
   const std::string prefix = source.model_type + ".";

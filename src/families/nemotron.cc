@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "checkpoint/printable.h"
 #include "families/experts.h"
 #include "families/mamba.h"
 #include "families/tensor_names.h"
@@ -12,6 +14,7 @@ namespace butter {
 namespace {
 
 constexpr int64_t kMaxWidth = 1 << 20;
+constexpr size_t kMaxBlocks = 4096;
 constexpr int64_t kMaxKvValues = int64_t{1} << 28;  // keys of one position, in all layers
 
 enum class Block { kMamba, kAttention, kMlp, kExperts };
@@ -22,21 +25,40 @@ Result<Block> block_of(std::string_view word, size_t index) {
   if (word == "-" || word == "mlp") return Block::kMlp;
   if (word == "E" || word == "moe") return Block::kExperts;
   return fail(StatusCode::kUnsupported,
-              "block {} is \"{}\"; mamba, attention, mlp or moe (M, *, - or E) is expected", index, word);
+              "block {} is \"{}\"; mamba, attention, mlp or moe (M, *, - or E) is expected", index,
+              printable(word));
 }
 
-Result<std::vector<Block>> read_hf_blocks(const Attributes& config) {
-  std::vector<Block> blocks;
-  std::vector<std::string_view> words;
-  std::string pattern;
-  if (config.kind("layers_block_type") != AttributeKind::kAbsent) {
-    BUTTER_ASSIGN(const auto kinds, config.get_strings("layers_block_type"));
-    words.assign(kinds.begin(), kinds.end());
-  } else {
-    BUTTER_ASSIGN(const std::string_view found, config.get_string("hybrid_override_pattern"));
-    pattern = found;
-    for (const char& letter : pattern) words.emplace_back(&letter, 1);
+// The letters of a text, each with all of its bytes.
+std::vector<std::string_view> letters_of(std::string_view text) {
+  std::vector<std::string_view> letters;
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
+    end = at + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) ++end;
+    letters.push_back(text.substr(at, end - at));
   }
+  return letters;
+}
+
+// A word for each block, or in older files a letter.
+Result<std::vector<Block>> read_hf_blocks(const Attributes& config) {
+  const bool has_words = config.kind("layers_block_type") != AttributeKind::kAbsent;
+  const char* key = has_words ? "layers_block_type" : "hybrid_override_pattern";
+  std::vector<std::string_view> words;
+  if (has_words) {
+    BUTTER_ASSIGN(const auto found, config.get_strings(key));
+    words.assign(found.begin(), found.end());
+  } else {
+    BUTTER_ASSIGN(const std::string_view pattern, config.get_string(key));
+    words = letters_of(pattern);
+  }
+  const auto count = static_cast<int64_t>(words.size());
+  BUTTER_ASSIGN(const int64_t stated, config.get_int_or("num_hidden_layers", count));
+  if (stated != count) {
+    return fail(StatusCode::kCorrupt, "{} has {} blocks, and num_hidden_layers is {}; as many are expected",
+                key, count, stated);
+  }
+  std::vector<Block> blocks;
   for (size_t i = 0; i < words.size(); ++i) {
     BUTTER_ASSIGN(const Block block, block_of(words[i], i));
     blocks.push_back(block);
@@ -46,7 +68,8 @@ Result<std::vector<Block>> read_hf_blocks(const Attributes& config) {
 
 // By what a block's tensors are: its arrays of head counts and widths say the same.
 Result<std::vector<Block>> read_gguf_blocks(const FamilySource& source) {
-  BUTTER_ASSIGN(const int64_t count, source.config.require_int(source.model_type + ".block_count", 1, 4096));
+  BUTTER_ASSIGN(const int64_t count,
+                source.config.require_int(source.model_type + ".block_count", 1, kMaxBlocks));
   std::vector<Block> blocks;
   for (int64_t i = 0; i < count; ++i) {
     const TensorNames names(source, "", fmt::format("blk.{}.", i));
@@ -57,6 +80,14 @@ Result<std::vector<Block>> read_gguf_blocks(const FamilySource& source) {
     blocks.push_back(block);
   }
   return blocks;
+}
+
+Result<std::vector<Block>> read_blocks(const FamilySource& source) {
+  BUTTER_ASSIGN(std::vector<Block> blocks,
+                source.gguf() ? read_gguf_blocks(source) : read_hf_blocks(source.config));
+  if (!blocks.empty() && blocks.size() <= kMaxBlocks) return blocks;
+  return fail(StatusCode::kCorrupt, "{}: {} blocks; 1 to {} are expected", source.config.source(),
+              blocks.size(), kMaxBlocks);
 }
 
 // The configuration, from either kind of file.
@@ -75,23 +106,33 @@ struct Config {
   int latent = 0;  // columns of what the routed experts read, where that is not `hidden`
 };
 
+// `otherwise` 0: the key has to be there.
 Result<int> read_width(const FamilySource& source, const char* hf, const char* gguf, int64_t otherwise) {
   const std::string key = source.gguf() ? source.model_type + "." + gguf : hf;
-  if (source.config.kind(key) == AttributeKind::kArray) {  // a number a block
-    BUTTER_ASSIGN(const auto values, source.config.get_ints(key));
-    int64_t largest = 0;
-    for (const int64_t value : values) largest = std::max(largest, value);
-    if (largest < 0 || largest > kMaxWidth) {
-      return fail(StatusCode::kCorrupt, "{} has {}; at most {} is expected", key, largest, kMaxWidth);
-    }
-    return static_cast<int>(largest > 0 ? largest : 1);
-  }
-  if (otherwise == 0) {
-    BUTTER_ASSIGN(const int64_t value, source.config.require_int(key, 1, kMaxWidth));
-    return static_cast<int>(value);
-  }
-  BUTTER_ASSIGN(const int64_t value, source.config.require_int_or(key, otherwise, 1, kMaxWidth));
+  BUTTER_ASSIGN(const int64_t value, otherwise == 0
+                                         ? source.config.require_int(key, 1, kMaxWidth)
+                                         : source.config.require_int_or(key, otherwise, 1, kMaxWidth));
   return static_cast<int>(value);
+}
+
+// A number that GGUF files may state for each of `blocks`, 0 where a block has no such part: the largest.
+Result<int> read_block_width(const FamilySource& source, const char* hf, const char* gguf, int64_t otherwise,
+                             size_t blocks) {
+  const std::string key = source.model_type + "." + gguf;
+  if (!source.gguf() || source.config.kind(key) != AttributeKind::kArray)
+    return read_width(source, hf, gguf, otherwise);
+  BUTTER_ASSIGN(const auto values, source.config.get_ints(key));
+  if (values.size() != blocks) {
+    return fail(StatusCode::kCorrupt, "{} has {} entries; {}, one a layer, are expected", key, values.size(),
+                blocks);
+  }
+  int64_t largest = 1;
+  for (const int64_t value : values) {
+    if (value < 0 || value > kMaxWidth)
+      return fail(StatusCode::kCorrupt, "{} has {}; 0 to {} is expected", key, value, kMaxWidth);
+    largest = std::max(largest, value);
+  }
+  return static_cast<int>(largest);
 }
 
 Status read_mamba(const FamilySource& source, Config& config) {
@@ -108,6 +149,7 @@ Status read_mamba(const FamilySource& source, Config& config) {
   BUTTER_ASSIGN(config.mamba, read_mamba2(source, config.hidden, keys, 0));
   config.mamba.norm_eps = config.eps;
   config.mamba.norm_groups = config.mamba.groups;
+  BUTTER_TRY(check_silu(source.config, "mamba_hidden_act"));
   if (source.gguf()) return {};  // which have no floor of dt
   // Both forms of the original hold dt above time_step_min, or only one does: here both, so that an answer
   // does not depend on how a prompt is cut (families.md 6.15).
@@ -121,6 +163,7 @@ Status read_routing(const FamilySource& source, Config& config) {
                         "moe_intermediate_size", "moe_shared_expert_intermediate_size"};
   BUTTER_ASSIGN(config.experts,
                 read_experts(source, {config.hidden, static_cast<int>(config.blocks.size())}, keys, {}));
+  BUTTER_TRY(check_gating(source, config.experts, {Gating::kSigmoid}));
   Routing& routing = config.experts.routing;
   const Attributes& attributes = source.config;
   const bool gguf = source.gguf();
@@ -154,21 +197,34 @@ Status read_routing(const FamilySource& source, Config& config) {
   return {};
 }
 
+// The function of feed-forwards and experts is not a choice of released models.
+Status check_function(const Attributes& config) {
+  BUTTER_ASSIGN(const std::string function, config.get_string_or("mlp_hidden_act", "relu2"));
+  if (function == "relu2") return {};
+  return fail(StatusCode::kUnsupported, "mlp_hidden_act is {}; relu2 is expected",
+              config.describe("mlp_hidden_act"));
+}
+
 Result<Config> read_config(const FamilySource& source) {
   Config config(source);
   const Attributes& attributes = source.config;
   const bool gguf = source.gguf();
   config.prefix = find_prefix(source, {"backbone.", "model."}, "layers.0.norm.weight");
+  BUTTER_TRY(check_function(attributes));
+  BUTTER_ASSIGN(config.blocks, read_blocks(source));
+  const size_t blocks = config.blocks.size();
   BUTTER_ASSIGN(config.hidden, read_width(source, "hidden_size", "embedding_length", 0));
   BUTTER_ASSIGN(config.vocabulary, read_width(source, "vocab_size", "vocab_size", gguf ? 1 : 0));
   const TensorView* embedding =
       gguf && source.checkpoint ? source.checkpoint->find_tensor("token_embd.weight") : nullptr;
   if (embedding != nullptr && embedding->shape.rank() == 2)
     config.vocabulary = static_cast<int>(std::min<int64_t>(embedding->shape[0], 1 << 24));
-  BUTTER_ASSIGN(config.heads, read_width(source, "num_attention_heads", "attention.head_count", 0));
-  BUTTER_ASSIGN(config.kv_heads, read_width(source, "num_key_value_heads", "attention.head_count_kv", 8));
+  BUTTER_ASSIGN(config.heads,
+                read_block_width(source, "num_attention_heads", "attention.head_count", 0, blocks));
+  BUTTER_ASSIGN(config.kv_heads,
+                read_block_width(source, "num_key_value_heads", "attention.head_count_kv", 8, blocks));
   BUTTER_ASSIGN(config.head_dim, read_width(source, "head_dim", "attention.key_length", 128));
-  BUTTER_ASSIGN(config.ffn, read_width(source, "intermediate_size", "feed_forward_length", 1));
+  BUTTER_ASSIGN(config.ffn, read_block_width(source, "intermediate_size", "feed_forward_length", 1, blocks));
   const std::string eps_key =
       gguf ? source.model_type + ".attention.layer_norm_rms_epsilon" : "layer_norm_epsilon";
   BUTTER_ASSIGN(const double eps, attributes.require_float_or(eps_key, 1e-5, 0, 1));
@@ -182,15 +238,6 @@ Result<Config> read_config(const FamilySource& source) {
         StatusCode::kCorrupt,
         "{}: {} query heads, {} KV heads of {} values; a multiple, of at most 1024 values, is expected",
         attributes.source(), config.heads, config.kv_heads, config.head_dim);
-  }
-  if (gguf) {
-    BUTTER_ASSIGN(config.blocks, read_gguf_blocks(source));
-  } else {
-    BUTTER_ASSIGN(config.blocks, read_hf_blocks(attributes));
-  }
-  if (config.blocks.empty() || config.blocks.size() > 4096) {
-    return fail(StatusCode::kCorrupt, "{}: {} blocks; 1 to 4096 are expected", attributes.source(),
-                config.blocks.size());
   }
   const int64_t heads_values = int64_t{config.heads} * config.head_dim,
                 kv_values =

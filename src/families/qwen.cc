@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "checkpoint/printable.h"
 #include "families/dense.h"
 #include "families/experts.h"
+#include "families/mamba.h"
 
 namespace butter {
 namespace {
@@ -31,6 +33,7 @@ Result<ExpertLayers> read_expert_layers(const FamilySource& source, const DenseC
                                         const ExpertDefaults& defaults, bool normalise) {
   ExpertLayers layers;
   BUTTER_ASSIGN(layers.config, read_experts(source, {config.hidden, config.layers}, {}, defaults));
+  BUTTER_TRY(check_gating(source, layers.config, {Gating::kSoftmax, Gating::kSoftmaxOfChosen}));
   layers.config.function = config.activation;
   // GGUF files do not say; their runtime always does.
   BUTTER_ASSIGN(layers.config.routing.normalise,
@@ -102,7 +105,8 @@ Result<std::vector<bool>> read_full_layers(const FamilySource& source, int layer
       full.push_back(types[i] == "full_attention" || types[i] == "attention");
       if (full.back() || types[i] == "linear_attention") continue;
       return fail(StatusCode::kUnsupported,
-                  "layer_types[{}] is \"{}\"; full_attention or linear_attention is expected", i, types[i]);
+                  "layer_types[{}] is \"{}\"; full_attention or linear_attention is expected", i,
+                  printable(types[i]));
     }
     if (!full.empty()) return full;
   }
@@ -156,6 +160,7 @@ Status read_delta_widths(const FamilySource& source, HybridConfig& config) {
 Result<HybridConfig> read_hybrid(const FamilySource& source, const DenseDefaults& defaults) {
   HybridConfig config;
   BUTTER_ASSIGN(config.dense, read_dense(source, defaults));
+  BUTTER_TRY(check_silu(source.config, "hidden_act"));
   BUTTER_TRY(read_attention_traits(source, config.dense));
   BUTTER_TRY(read_delta_widths(source, config));
   BUTTER_ASSIGN(config.full, read_full_layers(source, config.dense.layers));

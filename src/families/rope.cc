@@ -4,12 +4,16 @@
 #include <cmath>
 #include <numbers>
 
+#include "checkpoint/printable.h"
 #include "core/dequantise.h"
 
 namespace butter {
 namespace {
 
 constexpr double kMaxTheta = 1e15;
+constexpr double kMinDivisor = 1e-6;
+constexpr const char *kDivisors = "rope_freqs.weight", *kShortDivisors = "rope_factors_short.weight",
+                     *kLongDivisors = "rope_factors_long.weight";
 
 std::vector<double> plain_inv_freq(double theta, int rotary) {
   std::vector<double> inv_freq(static_cast<size_t>(rotary / 2));
@@ -93,9 +97,9 @@ Status read_hf_yarn(const Attributes& scaling, double theta, int64_t max_positio
   BUTTER_ASSIGN(yarn.beta_slow, scaling.require_float_or("beta_slow", 1, 1e-6, 1e6));
   BUTTER_ASSIGN(yarn.truncate, scaling.get_bool_or("truncate", true));
   apply_yarn(yarn, table);
-  const bool both = scaling.has("mscale") && scaling.has("mscale_all_dim");
-  BUTTER_ASSIGN(const double mscale, scaling.require_float_or("mscale", 1, 0, 1e6));
-  BUTTER_ASSIGN(const double mscale_all, scaling.require_float_or("mscale_all_dim", 1, 0, 1e6));
+  BUTTER_ASSIGN(const double mscale, scaling.require_float_or("mscale", 0, 0, 1e6));
+  BUTTER_ASSIGN(const double mscale_all, scaling.require_float_or("mscale_all_dim", 0, 0, 1e6));
+  const bool both = mscale > 0 && mscale_all > 0;  // 0 and null are as if not stated
   const double amplitude = both ? yarn_mscale(yarn.factor, mscale) / yarn_mscale(yarn.factor, mscale_all)
                                 : yarn_mscale(yarn.factor, 1);
   BUTTER_ASSIGN(const double stated, scaling.require_float_or("attention_factor", amplitude, 1e-6, 1e6));
@@ -154,19 +158,19 @@ Result<std::vector<double>> read_divisors(const FamilySource& source, const char
   std::vector<float> values(pairs);
   dequantise_row(view.dtype, view.data, count, values.data());
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] > 0) continue;
-    return fail(StatusCode::kCorrupt, "{}[{}] is {}; a positive number is expected", name, i, values[i]);
+    if (values[i] >= kMinDivisor && std::isfinite(values[i])) continue;
+    return fail(StatusCode::kCorrupt, "{}[{}] is {}; a finite number from {} on is expected", name, i,
+                values[i], kMinDivisor);
   }
   return std::vector<double>(values.begin(), values.end());
 }
 
 Status read_gguf_longrope(const FamilySource& source, const std::string& prefix, double context,
                           const std::vector<double>& short_divisors, RopeTable& table) {
-  const char* long_name = "rope_factors_long.weight";
-  BUTTER_ASSIGN(const auto long_divisors, read_divisors(source, long_name, table.inv_freq.size()));
+  BUTTER_ASSIGN(const auto long_divisors, read_divisors(source, kLongDivisors, table.inv_freq.size()));
   if (long_divisors.empty()) {
-    return fail(StatusCode::kCorrupt, "there is rope_factors_short.weight and no {}; both are expected",
-                long_name);
+    return fail(StatusCode::kCorrupt, "there is {} and no {}; both are expected", kShortDivisors,
+                kLongDivisors);
   }
   BUTTER_ASSIGN(
       const double original,
@@ -234,7 +238,7 @@ Result<RopeTable> read_hf_rope_object(const Attributes& scaling, int head_dim, c
   }
   return fail(StatusCode::kUnsupported,
               "{} is \"{}\"; default, linear, llama3, yarn and longrope are supported",
-              scaling.full_name("rope_type"), type);
+              scaling.full_name("rope_type"), printable(type));
 }
 
 Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& prefix, int head_dim,
@@ -253,7 +257,7 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
   BUTTER_ASSIGN(const double factor, config.require_float_or(prefix + "rope.scaling.factor", 1, 1e-6, 1e6));
   BUTTER_ASSIGN(const double context, config.require_float_or(prefix + "context_length", 2048, 1, 1e12));
   const size_t pairs = table.inv_freq.size();
-  BUTTER_ASSIGN(const auto short_divisors, read_divisors(source, "rope_factors_short.weight", pairs));
+  BUTTER_ASSIGN(const auto short_divisors, read_divisors(source, kShortDivisors, pairs));
   if (!short_divisors.empty()) {
     BUTTER_TRY(read_gguf_longrope(source, prefix, context, short_divisors, table));
     return table;
@@ -273,12 +277,17 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
     table.amplitude = static_cast<float>(amplitude);
   } else if (type != "none") {
     return fail(StatusCode::kUnsupported,
-                "{}rope.scaling.type is \"{}\"; none, linear and yarn are supported", prefix, type);
+                "{}rope.scaling.type is \"{}\"; none, linear and yarn are supported", prefix,
+                printable(type));
   }
 
-  BUTTER_ASSIGN(const auto divisors, read_divisors(source, "rope_freqs.weight", pairs));
+  BUTTER_ASSIGN(const auto divisors, read_divisors(source, kDivisors, pairs));
   for (size_t i = 0; i < divisors.size(); ++i) table.inv_freq[i] /= divisors[i];
   return table;
+}
+
+bool is_rope_tensor(std::string_view name) {
+  return name == kDivisors || name == kShortDivisors || name == kLongDivisors;
 }
 
 Result<RopeTable> read_gguf_sliding_rope(const FamilySource& source, int head_dim, double theta) {

@@ -27,6 +27,9 @@ Result<RopeTable> read_hf_rope_object(const Attributes& parameters, int head_dim
 Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& prefix, int head_dim,
                                  const RopeDefaults& defaults);
 
+// Whether GGUF files keep divisors in a tensor of this name.
+bool is_rope_tensor(std::string_view name);
+
 // The table of sliding layers, where GGUF metadata has one beside the common one: rope.freq_base_swa, `theta`
 // where it is absent, and rope.dimension_count_swa, the whole head.
 Result<RopeTable> read_gguf_sliding_rope(const FamilySource& source, int head_dim, double theta);

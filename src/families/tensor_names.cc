@@ -130,7 +130,7 @@ ConvSpec TensorNames::conv(const Name& name, int channels, int taps, bool bias) 
   spec.weight.stored = gguf() ? Shape{channels, taps} : Shape{channels, 1, taps};
   const Shape stored = stored_shape(spec.weight.name, spec.weight.stored);
   if (stored == Shape{channels, taps, 1} || stored == Shape{channels, taps}) spec.weight.stored = stored;
-  spec.weight.transposed = true;
+  spec.weight.transposed = spec.weight.convolution = true;
   if (!bias) return spec;
   spec.bias = TensorRef{};
   spec.bias->name = full(name) + ".bias";

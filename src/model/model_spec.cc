@@ -36,7 +36,69 @@ const ConvSpec* conv_of(const Recurrent& mixer) {
   return &mixer.conv;
 }
 
+// Calls `visit` with every reference in a part of a model.
+class TensorWalk {
+ public:
+  explicit TensorWalk(const std::function<void(const TensorRef&)>& visit) : visit_(visit) {}
+
+  template <typename... Parts>
+  void all(const Parts&... parts) const {
+    (one(parts), ...);
+  }
+
+ private:
+  template <typename Part>
+  void one(const std::optional<Part>& part) const {
+    if (part) one(*part);
+  }
+  template <typename Part>
+  void one(const std::vector<Part>& parts) const {
+    for (const Part& part : parts) one(part);
+  }
+  template <typename... Kinds>
+  void one(const std::variant<Kinds...>& part) const {
+    std::visit([this](const auto& kind) { one(kind); }, part);
+  }
+  void one(std::monostate) const {}
+  void one(const TensorRef& ref) const { visit_(ref); }
+  void one(const NormSpec& norm) const { all(norm.weight); }
+  void one(const LinearSpec& linear) const { all(linear.weight, linear.bias); }
+  void one(const ConvSpec& conv) const { all(conv.weight, conv.bias); }
+  void one(const AttentionSpec& mixer) const {
+    all(mixer.q, mixer.k, mixer.v, mixer.gate, mixer.q_norm, mixer.k_norm, mixer.sinks, mixer.o);
+  }
+  void one(const Mamba1Spec& mixer) const {
+    all(mixer.x, mixer.z, mixer.conv, mixer.dt_low, mixer.b, mixer.c);
+    all(mixer.dt_norm, mixer.b_norm, mixer.c_norm, mixer.dt, mixer.decay, mixer.skip, mixer.out);
+  }
+  void one(const Mamba2Spec& mixer) const {
+    all(mixer.z, mixer.xbc, mixer.dt, mixer.conv);
+    all(mixer.decay, mixer.skip, mixer.dt_bias, mixer.norm, mixer.out);
+  }
+  void one(const DeltaNetSpec& mixer) const {
+    all(mixer.qkv, mixer.z, mixer.beta, mixer.alpha, mixer.conv);
+    all(mixer.decay, mixer.dt_bias, mixer.norm, mixer.out);
+  }
+  void one(const MixerSpec& mixer) const { all(mixer.kind); }
+  void one(const GatedFfnSpec& ffn) const { all(ffn.gate, ffn.up, ffn.down); }
+  void one(const PlainFfnSpec& ffn) const { all(ffn.up, ffn.down); }
+  void one(const ExpertSpec& expert) const { all(expert.gate, expert.up, expert.down); }
+  void one(const ExpertsSpec& ffn) const {
+    all(ffn.router, ffn.choice_bias, ffn.experts, ffn.latent_in, ffn.latent_out, ffn.shared, ffn.shared_gate);
+  }
+  void one(const LayerSpec& layer) const {
+    all(layer.pre_norm, layer.mixers, layer.mixer_post_norm);
+    all(layer.ffn_norm, layer.ffn, layer.ffn_post_norm);
+  }
+
+  const std::function<void(const TensorRef&)>& visit_;
+};
+
 }  // namespace
+
+void for_each_tensor(const ModelSpec& spec, const std::function<void(const TensorRef&)>& visit) {
+  TensorWalk(visit).all(spec.embedding, spec.embedding_norm, spec.layers, spec.final_norm, spec.head);
+}
 
 std::vector<Window> window_classes(const ModelSpec& spec) {
   std::vector<Window> classes;

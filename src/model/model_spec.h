@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -30,7 +31,10 @@ struct TensorRef {
   // Of the stored tensor's matrices, counted over all dimensions but the last two (or, where a vector is
   // wanted, but the last).
   int64_t matrix = 0;
-  bool transposed = false;  // its rows are stored as columns; dimensions of 1 do not count
+  bool transposed = false;  // its rows are stored as columns
+  // All of the stored tensor is one matrix, its first dimension the rows: convolutions are [channels, 1,
+  // taps] or [channels, taps, 1].
+  bool convolution = false;
   // Which of its rows: from first_row on all, or of every group_rows the first group_take.
   int64_t first_row = 0;
   int64_t group_rows = 0;
@@ -199,8 +203,12 @@ struct ModelSpec {
   std::vector<RopeTable> rope_tables;
   std::vector<LayerSpec> layers;
   DType kv_dtype = DType::kF16;  // of raw rows: the checkpoint's 16-bit type
+  // What is odd about the files as this model and does not stand in the way, a sentence each.
+  std::vector<std::string> notes;
 };
 
+// Every tensor that the model reads, in order of the layers; one that is cut into parts once a part.
+void for_each_tensor(const ModelSpec& spec, const std::function<void(const TensorRef&)>& visit);
 // Distinct model windows, in order of appearance: the window classes of the cache.
 std::vector<Window> window_classes(const ModelSpec& spec);
 // Geometry of every mixer that has a KV cache.

@@ -16,19 +16,15 @@ struct Rows {
   int64_t row_bytes = 0;
 };
 
-// Rows and columns of a stored matrix: its last two dimensions, those of 1 aside where it is transposed
-// (convolutions are stored as [channels, 1, taps] and [channels, taps, 1]).
+// Rows and columns of a stored matrix.
 struct MatrixShape {
   int64_t rows = 1;
   int64_t columns = 1;
 };
 MatrixShape matrix_shape(const TensorRef& ref, const Shape& stored) {
-  Shape dims;
-  for (int i = 0; i < stored.rank(); ++i) {
-    if (!ref.transposed || stored[i] != 1) dims.append(stored[i]);
-  }
-  if (dims.rank() < 2) return {1, dims.rank() == 1 ? dims[0] : 1};
-  return {dims[dims.rank() - 2], dims[dims.rank() - 1]};
+  if (ref.convolution) return {stored[0], stored.elements() / stored[0]};
+  if (stored.rank() < 2) return {1, stored.elements()};
+  return {stored[stored.rank() - 2], stored[stored.rank() - 1]};
 }
 
 Rows stored_rows(const TensorRef& ref, const TensorView& stored) {
@@ -38,6 +34,7 @@ Rows stored_rows(const TensorRef& ref, const TensorView& stored) {
     return {stored.data + first * bytes, stored.shape.elements() - first, bytes};
   }
   const MatrixShape shape = matrix_shape(ref, stored.shape);
+  BUTTER_CHECK((ref.matrix + 1) * shape.rows * shape.columns <= stored.shape.elements());
   const int64_t row_bytes = dtype_bytes(stored.dtype, shape.columns);
   return {stored.data + ref.matrix * shape.rows * row_bytes, shape.rows, row_bytes};
 }

@@ -167,6 +167,13 @@ std::string planned_scheme(const Words& more) {
   return json_of(words)["schemes"][0]["kv_cache"].get<std::string>();
 }
 
+TEST(Plan, MoreBytesThanCanBeCountedAreRefused) {
+  const ProgramResult result = run_butter({"plan", "-m", tiny_model(), "--kv-cache", "raw", "--max-context",
+                                           "2147483648", "--sessions", "1048576"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("--sessions is 1048576, of caches of"));
+}
+
 TEST(Plan, PartsAddUpToTheWhole) {
   const Json json =
       json_of({"plan", "-m", tiny_model(), "--max-context", "200", "--sessions", "3", "--json"});
@@ -268,6 +275,13 @@ TEST(Notes, VisionTensorsAreSpokenOfOnceAndIgnored) {
   EXPECT_THAT(run_butter({"inspect", "-m", model}).out, HasSubstr(line));
   EXPECT_EQ(json_of({"inspect", "-m", model, "--json"})["notes"].size(), 1u);
   EXPECT_TRUE(json_of({"inspect", "-m", tiny_model(), "--json"})["notes"].empty());
+}
+
+TEST(Bench, AContextShorterThanTheDepthIsRefused) {
+  const ProgramResult result =
+      run_butter({"bench", "-m", tiny_model(), "--depth", "128", "-p", "8", "-n", "4", "-c", "64"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("--max-context is 64; at least the 136 positions"));
 }
 
 TEST(Bench, RowsAndNamesAreStable) {

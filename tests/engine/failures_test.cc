@@ -1,8 +1,10 @@
 // What goes wrong in a step, before it or between two: a sentence, and sequences that are as they were.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <limits>
 
 #include "kernels/rotated_testing.h"
@@ -306,11 +308,13 @@ TEST_P(FailuresTest, HostileTensorsAreErrorsNotChecks) {
                 writer.floats("blk.0.attn_q.bias", DType::kQ8_0, {256}, zeros);
               }),
               HasSubstr("blk.0.attn_q.bias"));
-  EXPECT_THAT(refusal([](GgufWriter& writer) {
-                const std::vector<float> divisors(32, 0.0f);
-                writer.floats("rope_freqs.weight", DType::kF32, {32}, divisors);
-              }),
-              HasSubstr("rope_freqs.weight[0] is 0"));
+  for (const float wrong : {0.0f, 1e-7f, -1.0f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    EXPECT_THAT(refusal([&](GgufWriter& writer) {
+                  const std::vector<float> divisors(32, wrong);
+                  writer.floats("rope_freqs.weight", DType::kF32, {32}, divisors);
+                }),
+                HasSubstr(fmt::format("rope_freqs.weight[0] is {}; a finite number from 1e-06 on", wrong)));
+  }
   EXPECT_THAT(refusal([](GgufWriter& writer) {
                 const std::vector<float> divisors(31, 1.0f);
                 writer.floats("rope_freqs.weight", DType::kF32, {31}, divisors);
