@@ -184,6 +184,7 @@ TEST(BadInput, AHeadWidthThatTheCacheFormatCannotTake) {
   for (const char* command : {"generate", "plan", "bench"}) {
     Words words = {command, "-m", scratch.file("model"), "--kv-cache", "affine4", "--max-context", "64"};
     if (std::string(command) == "generate") words.insert(words.end(), {"--token-ids", "1"});
+    if (std::string(command) == "bench") words.insert(words.end(), {"-p", "16", "-n", "4"});
     expect_refusal(run_butter(words), 1, sentence);
   }
 }
