@@ -276,6 +276,87 @@ TEST(Attend, ReferenceRowsDoNotDependOnTheChunk) {
   }
 }
 
+// Whether the values of one head of one row, and no others, are NaN.
+testing::AssertionResult nan_in(int64_t head_row, const std::vector<float>& out, int width) {
+  for (int64_t i = 0; i < static_cast<int64_t>(out.size()); ++i) {
+    if (std::isnan(out[static_cast<size_t>(i)]) != (i / width == head_row))
+      return testing::AssertionFailure() << out[static_cast<size_t>(i)] << " at " << i;
+  }
+  return testing::AssertionSuccess();
+}
+
+// Spoils one channel of a query of the case, in every way.
+void expect_nan_of_query(AttendCase& test, int64_t head_row, int width) {
+  float& channel = test.queries[static_cast<size_t>(head_row * width + 37)];
+  const float before = channel;
+  for (const float bad : {NAN, -NAN, INFINITY, -INFINITY}) {
+    channel = bad;
+    for (Isa isa : available_isas()) {
+      for (Products products : {Products::kBf16, Products::kExact}) {
+        test.batch.products = products;
+        EXPECT_TRUE(nan_in(head_row, test.cpu(isa), width)) << bad << " " << isa_name(isa);
+      }
+    }
+  }
+  channel = NAN;
+  // What the reference makes of scores has nothing to do with codes, which it takes long to read.
+  if (!test.sequences[0].view.scheme.seals()) {
+    EXPECT_TRUE(nan_in(head_row, test.reference(), width));
+  }
+  channel = before;
+}
+
+// In the first and the last row of a step, over raw rows and every code.
+TEST(Attend, NotANumberStaysNotANumberOfAQuery) {
+  constexpr int kGroup = 3, kDim = 64;
+  const std::vector<float> sinks = {3, -1, 0.5f};
+  std::vector<KvScheme> schemes = code_schemes();
+  for (DType raw : {DType::kF32, DType::kF16, DType::kBF16}) schemes.push_back(raw_scheme(raw));
+  for (const KvScheme& scheme : schemes) {
+    for (const int rows : {1, 20}) {
+      AttendCase test({{layer_shape(1, kDim, kDim), scheme, {}, 140, rows, 1, 3}}, kGroup);
+      for (const float* of_heads : {static_cast<const float*>(nullptr), sinks.data()}) {
+        SCOPED_TRACE(testing::Message() << scheme.key->name << " " << scheme.value->name << " " << rows);
+        test.batch.sinks = of_heads;
+        expect_nan_of_query(test, 1, kDim);
+        expect_nan_of_query(test, int64_t{rows} * kGroup - 1, kDim);
+      }
+    }
+  }
+}
+
+TEST(Attend, NotANumberStaysNotANumberOfASink) {
+  constexpr int kGroup = 3, kDim = 64;
+  for (const KvScheme& scheme : {raw_scheme(), KvScheme{&rotated_format(), &rotated_format(), DType::kF32}}) {
+    for (const float bad : {NAN, -NAN, INFINITY}) {
+      const std::vector<float> sinks = {3, bad, 0.5f};
+      for (const int rows : {1, 20}) {
+        AttendCase test({{layer_shape(1, kDim, kDim), scheme, {}, 140, rows}}, kGroup);
+        test.batch.sinks = sinks.data();
+        for (Isa isa : available_isas()) {
+          const std::vector<float> out = test.cpu(isa), expected = test.reference();
+          for (size_t i = 0; i < out.size(); ++i) {
+            ASSERT_EQ(std::isnan(out[i]), i / kDim % kGroup == 1) << isa_name(isa) << " " << i;
+            ASSERT_EQ(std::isnan(expected[i]), std::isnan(out[i]));
+          }
+        }
+      }
+    }
+  }
+}
+
+// A head without a sink among those that have one.
+TEST(Attend, ASinkOfMinusInfinityIsNone) {
+  const std::vector<float> sinks(3, -INFINITY);
+  for (const int rows : {1, 20}) {
+    AttendCase test({{layer_shape(1, 64, 64), raw_scheme(), {}, 140, rows}}, 3);
+    const std::vector<float> expected = test.reference();
+    test.batch.sinks = sinks.data();
+    for (Isa isa : available_isas())
+      EXPECT_LE(largest_difference(test.cpu(isa), expected), bound_for(isa, rows, Products::kExact));
+  }
+}
+
 // --- compressed formats --------------------------------------------------------------------------
 // The whole cross is tests/matrix/attention_matrix_test.cc; here every format, width, group and window once.
 

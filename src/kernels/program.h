@@ -171,7 +171,8 @@ struct Routing {
   float scale = 1;         // of weights, last
 };
 
-// out[r] = k ids of experts, best first (of equals, the lowest id), as floats; then their k weights.
+// out[r] = k ids of experts, best first (of equals, the lowest id), as floats; then their k weights. Where a
+// score or a choice is NaN the order of experts means nothing, and all k weights are NaN.
 struct RouteOp {
   SlotId scores = kNone;
   SlotId out = kNone;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/buffer.h"
 #include "kernels/attention.h"
@@ -16,7 +17,7 @@ constexpr float kLog2E = 1.44269504f;  // scores are base-2 logarithms: folded i
 inline void start_with_sinks(const float* sinks, int heads, const SoftmaxState& state) {
   for (int h = 0; h < heads; ++h) {
     state.max[h] = sinks[h] * kLog2E;
-    state.sum[h] = 1;
+    state.sum[h] = state.max[h] < INFINITY ? 1 : NAN;  // no softmax has a sink that is no number
   }
 }
 

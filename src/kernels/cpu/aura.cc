@@ -41,15 +41,18 @@ int64_t prepared_bytes(const RowShape& shape, int heads) {
   return heads * (query_stride(shape.dim) + int64_t{4} * shape.dim) + padded(shape.dim);
 }
 
+// The largest size; NaN where a value is NaN or infinite.
 float largest_of(const float* values, int count) {
-  float largest[4] = {};
-  for (int j = 0; j < count; j += 4) {  // widths are multiples of 8
+  float largest[4] = {}, poison[4] = {};  // x − x: 0, or NaN
+  for (int j = 0; j < count; j += 4) {    // widths are multiples of 8
     for (int i = 0; i < 4; ++i) {
       const float size = std::abs(values[j + i]);
       largest[i] = largest[i] < size ? size : largest[i];
+      poison[i] += size - size;
     }
   }
-  return std::max(std::max(largest[0], largest[1]), std::max(largest[2], largest[3]));
+  return std::max(std::max(largest[0], largest[1]), std::max(largest[2], largest[3])) +
+         ((poison[0] + poison[1]) + (poison[2] + poison[3]));
 }
 
 // The nearest whole number, halves to even, of a small one: what is added leaves no bits for a fraction.
@@ -58,9 +61,18 @@ int32_t nearest(float x) {
   return std::bit_cast<int32_t>(x + kWhole) - std::bit_cast<int32_t>(kWhole);
 }
 
+// What makes every score NaN.
+AuraQuery no_query(const RowShape& shape, int8_t* values) {
+  std::fill_n(values, padded(shape.dim), int8_t{0});
+  AuraQuery query{};
+  query.scale = NAN;
+  return query;
+}
+
 // Values [padded], zeros past dim; returns the header.
 AuraQuery quantise_query(const RowShape& shape, const float* turned, int8_t* values) {
   const float largest = largest_of(turned, shape.dim);
+  if (std::isnan(largest)) return no_query(shape, values);
   // A query of (nearly) nothing: all its scores are 0.
   const float inverse = largest < 1e-30F ? 0 : kLargestQuery / largest;
   AuraQuery query{};

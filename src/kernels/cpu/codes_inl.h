@@ -216,6 +216,16 @@ BUTTER_INLINE float largest_magnitude(const float* x, int count) {
   return Vec::highest(highest);
 }
 
+// Of as many: 0, or NaN where one is NaN or infinite.
+BUTTER_INLINE float poison_of(const float* x, int count) {
+  Vec::F sum = Vec::zero();
+  for (int j = 0; j < count; j += Dot::kLanes) {
+    const Vec::F own = Vec::load(x + j);
+    sum = Vec::add(sum, Vec::sub(own, own));
+  }
+  return Vec::sum(sum);
+}
+
 template <class Scales>
 using QueryOf = typename Dot::template Query<Scales::kCodeBits>;
 template <class Scales>
@@ -234,10 +244,12 @@ void prepare(const RowShape& shape, const float* queries, int heads, std::byte* 
   const Groups groups = Scales::groups(shape);
   const QueryAreas<Query> areas(groups, heads, prepared);
   for (int h = 0; h < heads; ++h, queries += shape.dim) {
+    const float poison = poison_of(queries, shape.dim);
+    const bool finite = poison == 0;  // else its words are 0 and its unit is NaN, and so are its scores
     float unit = largest_magnitude(queries, shape.dim) / Query::kLargest;
-    if (!(unit > kSmallest)) unit = 0;
+    if (!finite || !(unit > kSmallest)) unit = 0;
     const Vec::F factor = Vec::set(unit > 0 ? 1 / unit : 0);
-    areas.unit[h] = unit;
+    areas.unit[h] = unit + poison;
     for (int group = 0; group < groups.count(); ++group) {
       const int index = group * heads + h;
       auto totals = Query::no_totals();
@@ -245,7 +257,8 @@ void prepare(const RowShape& shape, const float* queries, int heads, std::byte* 
       for (int j = group * groups.size; j < groups.end(group); j += kStripChannels) {
         Vec::F over_unit[kSubs];
         for (int i = 0; i < kSubs; ++i) {
-          over_unit[i] = Vec::mul(factor, Vec::load(queries + j + i * Dot::kLanes));
+          const Vec::F own = Vec::load(queries + j + i * Dot::kLanes);
+          over_unit[i] = finite ? Vec::mul(factor, own) : Vec::zero();
           sum = Vec::add(sum, over_unit[i]);
         }
         Query::pack(over_unit, areas.words + (j / 4 * heads + h) * Query::kWords, heads * Query::kWords,

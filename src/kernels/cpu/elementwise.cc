@@ -114,14 +114,22 @@ HWY_ATTR void rope(const RopeOp& op, int64_t pairs, const float* cos, const floa
   }
 }
 
-// 1 / (1 + exp(−x)). Past 88 exp would overflow; there the result is below every normal float.
+// y, but NaN where x is: for hn::Min and hn::Max, which may drop a NaN, and hn::Exp, which makes it 0. (The
+// ones of a mask are the bits of a NaN; a blend costs more.)
+HWY_INLINE V keep_nan(V x, V y) {
+  return hn::Or(y, hn::VecFromMask(D(), hn::IsNaN(x)));
+}
+
+// 1 / (1 + exp(−x)). Past 88 exp would overflow; there the result is below every normal float. Some number
+// for NaN: keep_nan(), or a product with x, follows.
 HWY_INLINE V sigmoid(V x) {
   const D d;
   const V one = hn::Set(d, 1.0f);
   return hn::Div(one, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 88.0f)))));
 }
 
-// erf, Abramowitz and Stegun 7.1.26: 1 − (a₁t + ... + a₅t⁵) exp(−x²), t = 1 / (1 + p|x|).
+// erf, Abramowitz and Stegun 7.1.26: 1 − (a₁t + ... + a₅t⁵) exp(−x²), t = 1 / (1 + p|x|), through which a NaN
+// comes out.
 HWY_INLINE V erf(V x) {
   const D d;
   const V one = hn::Set(d, 1.0f);
@@ -140,7 +148,7 @@ struct Silu {
   HWY_INLINE V operator()(V x) const { return hn::Mul(x, sigmoid(x)); }
 };
 struct Sigmoid {
-  HWY_INLINE V operator()(V x) const { return sigmoid(x); }
+  HWY_INLINE V operator()(V x) const { return keep_nan(x, sigmoid(x)); }
 };
 struct Gelu {
   HWY_INLINE V operator()(V x) const {
@@ -159,7 +167,7 @@ struct GeluTanh {
 };
 
 struct Relu {
-  HWY_INLINE V operator()(V x) const { return hn::Max(x, hn::Zero(D())); }
+  HWY_INLINE V operator()(V x) const { return hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x); }
 };
 
 // out = join(gate, up)
@@ -188,7 +196,8 @@ HWY_ATTR void clamped_silu(const GateFunction& function, const float* gate, cons
       [&](V g, V u) HWY_ATTR {
         const V bounded = hn::Min(g, limit);
         const V value = hn::Max(hn::Min(u, limit), hn::Neg(limit));
-        return hn::Mul(hn::Mul(bounded, sigmoid(hn::Mul(alpha, bounded))), hn::Add(value, one));
+        const V joined = hn::Mul(hn::Mul(bounded, sigmoid(hn::Mul(alpha, bounded))), hn::Add(value, one));
+        return keep_nan(g, keep_nan(u, joined));
       },
       gate, up, count, out);
 }

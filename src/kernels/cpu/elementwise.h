@@ -3,7 +3,7 @@
 // Each does what the function of that name in reference/ops.h says, on one row or on any part of one where an
 // op has no sum; workers split rows (or, for activate_mul and add, columns). Nothing is allocated; all are
 // thread-safe on disjoint rows. A row's result does not depend on who computes it. Pointers need no
-// alignment.
+// alignment. What is made of a NaN is NaN.
 //
 // Errors against the reference in float32, relative to the largest value of a run: rms_norm 1e-6 (another
 // order of the sum), rope 3e-7, silu, gelu-tanh and the clamped silu 1e-6 of |gate · up|, gelu 2e-7 · |up| ·

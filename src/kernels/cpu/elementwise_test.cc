@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -133,6 +134,104 @@ TEST_P(ElementwiseOnEachIsa, ActivationsOfExtremeValuesAreTheirLimits) {
   ops_.activate_mul(Activation::kSilu, gate.data(), one.data(), 8, got.data());
   EXPECT_EQ(got[6], 3e38f);
   EXPECT_NEAR(got[7], 0.0f, 10.0f);  // −3e38 · e⁻⁸⁸: nothing beside its gate
+}
+
+// NaNs as an operation makes them, with the other sign, and with every bit of a payload.
+std::vector<float> nans() {
+  std::vector<float> made;
+  for (const uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7fffffffu, 0xffffffffu})
+    made.push_back(std::bit_cast<float>(bits));
+  return made;
+}
+
+// Calls each(count, nan, where it stands) for rows of whole vectors and of their rests.
+template <typename Each>
+void for_nans(const Each& each) {
+  for (const int64_t count : kCounts) {
+    for (const int64_t at : {int64_t{0}, count / 2, count - 1}) {
+      for (const float nan : nans()) each(count, nan, static_cast<size_t>(at));
+    }
+  }
+}
+
+// Whether `got` is NaN at `at`, and elsewhere what it is without.
+testing::AssertionResult nan_at(size_t at, const std::vector<float>& got, const std::vector<float>& without) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (i == at ? !std::isnan(got[i]) : got[i] != without[i])
+      return testing::AssertionFailure()
+             << got[i] << " at " << i << " of " << got.size() << ", NaN at " << at;
+  }
+  return testing::AssertionSuccess();
+}
+
+std::vector<GateFunction> all_functions() {
+  std::vector<GateFunction> functions = {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh,
+                                         Activation::kSigmoid, Activation::kRelu};
+  functions.emplace_back(Activation::kClampedSilu);
+  functions.back().limit = 7;
+  functions.back().alpha = 1.702f;
+  return functions;
+}
+
+TEST_P(ElementwiseOnEachIsa, NotANumberStaysNotANumberThroughEveryActivation) {
+  for (const GateFunction& function : all_functions()) {
+    for_nans([&](int64_t count, float nan, size_t at) {
+      const auto gate = random_floats(count, 4), up = random_floats(count, 4);
+      std::vector<float> without(gate.size()), got(gate.size()), expected(gate.size());
+      ops_.activate_mul(function, gate.data(), up.data(), count, without.data());
+      auto bad_gate = gate, bad_up = up;
+      bad_gate[at] = bad_up[at] = nan;
+      ops_.activate_mul(function, bad_gate.data(), up.data(), count, got.data());
+      EXPECT_TRUE(nan_at(at, got, without)) << "gate of " << static_cast<int>(function.activation);
+      ops_.activate_mul(function, gate.data(), bad_up.data(), count, got.data());
+      EXPECT_TRUE(nan_at(at, got, without)) << "up of " << static_cast<int>(function.activation);
+      reference::activate_mul(function, bad_gate.data(), up.data(), count, expected.data());
+      EXPECT_TRUE(std::isnan(expected[at]));
+      reference::activate_mul(function, gate.data(), bad_up.data(), count, expected.data());
+      EXPECT_TRUE(std::isnan(expected[at]));
+    });
+  }
+}
+
+TEST_P(ElementwiseOnEachIsa, NotANumberStaysNotANumberThroughNormsTurnsAndSums) {
+  for_nans([&](int64_t count, float nan, size_t at) {
+    const auto in = random_floats(count), ones = std::vector<float>(in.size(), 1.0f);
+    auto bad = in;
+    bad[at] = nan;
+    std::vector<float> got(in.size()), without(in.size());
+    RmsNormOp norm;
+    ops_.rms_norm(norm, bad.data(), count, ones.data(), got.data());
+    for (const float value : got) EXPECT_TRUE(std::isnan(value));
+    ops_.rms_norm(norm, ones.data(), count, in.data(), without.data());
+    ops_.rms_norm(norm, ones.data(), count, bad.data(), got.data());
+    EXPECT_TRUE(nan_at(at, got, without)) << "a norm's weight";
+
+    got = without = in;
+    ops_.add(bad.data(), 0.5f, count, got.data());
+    ops_.add(in.data(), 0.5f, count, without.data());
+    EXPECT_TRUE(nan_at(at, got, without)) << "what is added";
+    got = bad;
+    ops_.scale(0, count, got.data());
+    EXPECT_TRUE(nan_at(at, got, std::vector<float>(in.size(), 0.0f))) << "what is scaled";
+
+    RopeOp rope;
+    rope.heads = 1;
+    rope.head_dim = static_cast<int>(2 * count);
+    std::vector<float> row = in;
+    row.insert(row.end(), bad.begin(), bad.end());
+    ops_.rope(rope, count, ones.data(), ones.data(), row.data());
+    for (size_t i = 0; i < row.size(); ++i) EXPECT_EQ(std::isnan(row[i]), i % in.size() == at) << "a turn";
+  });
+}
+
+// −0 included: nothing below tells it from 0, but results are the same to the bit.
+TEST_P(ElementwiseOnEachIsa, ReluOfWhatIsNotAboveZeroIsZero) {
+  const std::vector<float> gate = {-0.0f, 0, -1, -kInfinity, 2, kInfinity}, one(6, 1.0f);
+  std::vector<float> got(6);
+  ops_.activate_mul(Activation::kRelu, gate.data(), one.data(), 6, got.data());
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(std::bit_cast<uint32_t>(got[i]), 0u) << gate[i];
+  EXPECT_EQ(got[4], 2);
+  EXPECT_EQ(got[5], kInfinity);
 }
 
 TEST_P(ElementwiseOnEachIsa, AddAndScaleTouchTheirRowOnly) {

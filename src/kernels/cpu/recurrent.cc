@@ -119,6 +119,15 @@ HWY_INLINE void for_vectors(int64_t count, const Each& each) {
   if (i < count) each(i, Part{count - i});
 }
 
+// exp(x). NaN where x is (hn::Exp makes that 0), and above 104, where hn::Exp ends and a float long has. (The
+// ones of a mask are the bits of a NaN; a blend costs more.)
+HWY_INLINE V exp_of(V x) {
+  const D d;
+  const auto known = hn::Le(x, hn::Set(d, 104.0f));
+  return hn::Or(hn::Exp(d, x), hn::VecFromMask(d, hn::Not(known)));
+}
+
+// A NaN comes out through the x that is divided.
 HWY_INLINE V silu(V x) {
   const D d;
   const V one = hn::Set(d, 1.0f);
@@ -130,7 +139,7 @@ HWY_INLINE V softplus(V x) {
   const D d;
   const V top = hn::Set(d, 20.0f);
   const V low = hn::Log1p(d, hn::Exp(d, hn::Max(hn::Min(x, top), hn::Set(d, -87.0f))));
-  return hn::IfThenElse(hn::Gt(x, top), x, low);
+  return hn::IfThenElse(hn::Le(x, top), low, x);  // a NaN is x
 }
 
 float softplus_of(float x) {
@@ -263,7 +272,7 @@ HWY_ATTR void decay_lower(int64_t rows, const float* sum, const float* from, con
     const int64_t end = std::min((t / kBlock + 1) * kBlock, rows);
     float* row = out + t * kChunk;
     for_vectors(t + 1, [&](int64_t s, auto span) HWY_ATTR {
-      V v = hn::Mul(hn::Exp(d, hn::Sub(at, span.load(sum + s))), span.load(from + t * kChunk + s));
+      V v = hn::Mul(exp_of(hn::Sub(at, span.load(sum + s))), span.load(from + t * kChunk + s));
       if (columns != nullptr) v = hn::Mul(v, span.load(columns + s));
       span.store(v, row + s);
     });
@@ -326,7 +335,7 @@ HWY_ATTR bool mamba1(const Mamba1Rows& rows, int64_t begin, int64_t end) {
       V y = hn::Mul(skip, x);
       for (int64_t n = 0; n < rows.state_size; ++n) {
         float* state = rows.next_state + n * rows.width + i;
-        const V keep = hn::Exp(d, hn::Mul(delta, span.load(rows.decay + n * rows.width + i)));
+        const V keep = exp_of(hn::Mul(delta, span.load(rows.decay + n * rows.width + i)));
         const V s = hn::MulAdd(keep, span.load(state), hn::Mul(hn::Set(d, b[n]), input));
         span.store(s, state);
         y = hn::MulAdd(hn::Set(d, c[n]), s, y);

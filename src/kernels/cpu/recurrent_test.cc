@@ -280,5 +280,191 @@ TEST_P(RecurrentOnEachIsa, AStateThatIsNoNumberIsReported) {
   }
 }
 
+// --- What is no number
+
+// Inputs that give finite results, which a test spoils one by one.
+struct Mamba1Case {
+  static constexpr int64_t kWidth = 21, kSpoilt = 18;
+  static constexpr int kSize = 3;
+
+  explicit Mamba1Case(int64_t rows)
+      : count(rows),
+        x(rows * kWidth, 1),
+        dt(rows * kWidth, 0.5f),
+        b(rows * kSize, 1),
+        c(rows * kSize, 1),
+        decay(kSize * kWidth, -0.1f),
+        skip(kWidth, 1),
+        out(rows * kWidth),
+        next(kSize * kWidth) {}
+
+  bool run(const cpu::Recurrent& ops) {
+    cpu::Mamba1Rows rows;
+    rows.x = strided(x, kWidth);
+    rows.dt = strided(dt, kWidth);
+    rows.b = strided(b, kSize);
+    rows.c = strided(c, kSize);
+    rows.out = strided(out, kWidth);
+    rows.rows = count;
+    rows.width = kWidth;
+    rows.state_size = kSize;
+    rows.decay = decay.data();
+    rows.skip = skip.data();
+    rows.next_state = next.data();
+    return ops.mamba1(rows, 0, kWidth);
+  }
+  float last(int64_t channel) const { return out[(count - 1) * kWidth + channel]; }
+
+  int64_t count;
+  Floats x, dt, b, c, decay, skip, out, next;
+};
+
+// Of both signs: one has the bits of a large number where arithmetic is on bits.
+const float kNans[] = {NAN, -NAN};
+
+TEST_P(RecurrentOnEachIsa, NotANumberStaysNotANumberThroughMamba1) {
+  for (const int64_t count : {1, 7, 40}) {
+    // The last row's channel, or that of the weight, gives NaN, its neighbour does not.
+    const auto spoil = [&](Floats Mamba1Case::*what, int64_t at, float nan, bool in_state) {
+      Mamba1Case spoilt(count);
+      (spoilt.*what)[static_cast<size_t>(at)] = nan;
+      EXPECT_EQ(spoilt.run(ops_), !in_state);
+      EXPECT_TRUE(std::isnan(spoilt.last(Mamba1Case::kSpoilt)));
+      EXPECT_FALSE(std::isnan(spoilt.last(Mamba1Case::kSpoilt - 1)));
+    };
+    EXPECT_TRUE(Mamba1Case(count).run(ops_));
+    const int64_t row = (count - 1) * Mamba1Case::kWidth;
+    for (const float nan : kNans) {
+      SCOPED_TRACE(testing::Message() << count << " rows");
+      spoil(&Mamba1Case::x, row + Mamba1Case::kSpoilt, nan, true);
+      spoil(&Mamba1Case::dt, row + Mamba1Case::kSpoilt, nan, true);
+      spoil(&Mamba1Case::dt, Mamba1Case::kSpoilt, nan, true);  // in the first row
+      spoil(&Mamba1Case::skip, Mamba1Case::kSpoilt, nan, false);
+      for (int n = 0; n < Mamba1Case::kSize; ++n)
+        spoil(&Mamba1Case::decay, n * Mamba1Case::kWidth + Mamba1Case::kSpoilt, nan, true);
+    }
+  }
+}
+
+TEST_P(RecurrentOnEachIsa, NotANumberStaysNotANumberInWhatMamba1sChannelsShare) {
+  for (const float nan : kNans) {
+    Mamba1Case b(3), c(3);
+    b.b[2 * Mamba1Case::kSize] = c.c[2 * Mamba1Case::kSize] = nan;
+    EXPECT_FALSE(b.run(ops_));
+    EXPECT_TRUE(c.run(ops_));
+    for (int64_t i = 0; i < Mamba1Case::kWidth; ++i)
+      EXPECT_TRUE(std::isnan(b.last(i)) && std::isnan(c.last(i))) << i;
+  }
+}
+
+TEST_P(RecurrentOnEachIsa, AMamba1StateThatGrowsBeyondEveryFloatIsReported) {
+  for (const float decay : {100.0f, 1000.0f, 1e6f, 3e38f, INFINITY}) {
+    Mamba1Case grown(3);
+    grown.decay[Mamba1Case::kSpoilt] = decay;
+    EXPECT_FALSE(grown.run(ops_)) << decay;
+  }
+  Mamba1Case forgets(3);
+  forgets.decay[Mamba1Case::kSpoilt] = -INFINITY;
+  EXPECT_TRUE(forgets.run(ops_));
+  EXPECT_FALSE(std::isnan(forgets.last(Mamba1Case::kSpoilt)));
+}
+
+TEST_P(RecurrentOnEachIsa, NotANumberStaysNotANumberThroughAConvolution) {
+  constexpr int64_t kChannels = 21;
+  constexpr int kTaps = 3;
+  for (const float nan : kNans) {
+    for (const int64_t at : {0, 7, 15, 16, 20}) {
+      for (const int spoilt : {0, 1, 2}) {
+        Floats in(2 * kChannels, 1), weight(kTaps * kChannels, 1), bias(kChannels, 1);
+        Floats* const inputs[] = {&in, &weight, &bias};
+        (*inputs[spoilt])[static_cast<size_t>(at)] = nan;
+        Floats out(2 * kChannels), next((kTaps - 1) * kChannels);
+        // A tap that meets the zeros before the first row is not used.
+        const Floats past((kTaps - 1) * kChannels, 1);
+        ops_.conv({strided(in, kChannels), strided(out, kChannels), 2, kChannels, kTaps, weight.data(),
+                   bias.data(), past.data(), next.data()},
+                  0, kChannels);
+        for (int64_t i = 0; i < 2 * kChannels; ++i)
+          EXPECT_EQ(std::isnan(out[static_cast<size_t>(i)]), i % kChannels == at) << spoilt;
+      }
+    }
+  }
+}
+
+TEST_P(RecurrentOnEachIsa, NotANumberStaysNotANumberThroughMamba2) {
+  Mamba2Op op;
+  op.heads = 2;
+  op.head_dim = 20;
+  op.groups = 1;
+  op.state_size = 17;
+  op.dt_min = 0.001f;
+  op.dt_max = 0.5f;
+  const int64_t inner = op.heads * op.head_dim, stride = inner + 2 * op.state_size;
+  Scratch scratch(cpu::recurrent_scratch_floats(op));
+  for (const int64_t count : {1, 7, 16, 100}) {
+    for (const float nan : kNans) {
+      for (const int spoilt : {0, 1, 2, 3}) {  // all of head 0
+        Floats conv(static_cast<size_t>(count * stride), 0.5f), dt(static_cast<size_t>(count * 2), 0.5f);
+        Floats decay(2, -0.1f), bias(2, 0);
+        Floats* const inputs[] = {&dt, &decay, &bias, &conv};
+        (*inputs[spoilt])[0] = nan;
+        Floats out(static_cast<size_t>(count * inner)), next(static_cast<size_t>(inner * op.state_size)),
+            skip(2, 1);
+        cpu::Mamba2Rows rows;
+        rows.op = &op;
+        rows.conv = strided(conv, stride);
+        rows.dt = strided(dt, 2);
+        rows.out = strided(out, inner);
+        rows.rows = count;
+        rows.decay = decay.data();
+        rows.skip = skip.data();
+        rows.dt_bias = bias.data();
+        rows.next_state = next.data();
+        EXPECT_FALSE(ops_.mamba2(rows, 0, 1, scratch.data())) << spoilt;
+        EXPECT_TRUE(ops_.mamba2(rows, 1, 2, scratch.data())) << spoilt;
+        for (int64_t t = 0; t < count; ++t) {
+          EXPECT_TRUE(std::isnan(out[static_cast<size_t>(t * inner)])) << spoilt << " in row " << t;
+          EXPECT_FALSE(std::isnan(out[static_cast<size_t>(t * inner + op.head_dim)])) << spoilt;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(RecurrentOnEachIsa, NotANumberStaysNotANumberThroughTheDeltaRule) {
+  DeltaRuleOp op;
+  op.key_heads = op.value_heads = 2;
+  op.key_dim = 20;
+  op.value_dim = 17;
+  const int64_t stride = 4 * op.key_dim + 2 * op.value_dim;
+  Scratch scratch(cpu::recurrent_scratch_floats(op));
+  for (const int64_t count : {1, 7, 16, 100}) {
+    for (const float nan : kNans) {
+      for (const int spoilt : {0, 1, 2, 3, 4, 5}) {  // all of head 0
+        Floats conv(static_cast<size_t>(count * stride), 0.5f), beta(static_cast<size_t>(count * 2), 0.5f);
+        Floats alpha = beta, decay(2, -0.1f), bias(2, 0);
+        Floats* const inputs[] = {&beta, &alpha, &decay, &bias, &conv, &conv};
+        (*inputs[spoilt])[spoilt == 5 ? static_cast<size_t>(2 * op.key_dim) : 0] = nan;  // 5: a key
+        Floats out(static_cast<size_t>(count * 2 * op.value_dim)),
+            next(static_cast<size_t>(2 * op.key_dim * op.value_dim));
+        cpu::DeltaRows rows;
+        rows.op = &op;
+        rows.conv = strided(conv, stride);
+        rows.beta = strided(beta, 2);
+        rows.alpha = strided(alpha, 2);
+        rows.out = strided(out, 2 * op.value_dim);
+        rows.rows = count;
+        rows.decay = decay.data();
+        rows.dt_bias = bias.data();
+        rows.next_state = next.data();
+        EXPECT_EQ(ops_.delta_rule(rows, 0, 1, scratch.data()), spoilt == 4) << spoilt;  // no query stays
+        EXPECT_TRUE(ops_.delta_rule(rows, 1, 2, scratch.data())) << spoilt;
+        EXPECT_TRUE(std::isnan(out[0])) << spoilt;
+        EXPECT_FALSE(std::isnan(out[static_cast<size_t>(op.value_dim)])) << spoilt;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace butter

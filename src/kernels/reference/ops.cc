@@ -116,9 +116,11 @@ int64_t best_left(const float* values, int64_t count) {
   return best;
 }
 
-// Leaves −inf in the groups that are not among the best. A group counts as the sum of its two best.
-void keep_best_groups(const Routing& routing, float* values, float* sums) {
+// Leaves −inf in the groups that are not among the best. A group counts as the sum of its two best. False
+// where one such sum is NaN.
+bool keep_best_groups(const Routing& routing, float* values, float* sums) {
   const int64_t size = routing.experts / routing.groups;
+  bool known = true;
   for (int64_t group = 0; group < routing.groups; ++group) {
     const float* own = values + group * size;
     const int64_t first = best_left(own, size);
@@ -126,12 +128,15 @@ void keep_best_groups(const Routing& routing, float* values, float* sums) {
     for (int64_t i = 0; i < size; ++i) {
       if (i != first) second = std::max(second, own[i]);
     }
-    sums[group] = own[first] + second;
+    const float sum = own[first] + second;
+    known &= !std::isnan(sum);
+    sums[group] = std::isnan(sum) ? kLowest : sum;
   }
   for (int i = 0; i < routing.chosen_groups; ++i) sums[best_left(sums, routing.groups)] = kTaken;
   for (int64_t group = 0; group < routing.groups; ++group) {
     if (!std::isnan(sums[group])) std::fill_n(values + group * size, size, kLowest);
   }
+  return known;
 }
 
 }  // namespace
@@ -140,13 +145,15 @@ void route(const Routing& routing, const float* scores, const float* choice_bias
            float* out) {
   const bool sigmoid = routing.score == RouterScore::kSigmoid;
   float highest = kLowest;
+  bool known = true;  // that no choice is by a NaN
   for (int i = 0; i < routing.experts; ++i) {
     const float choice = (sigmoid ? activate(Activation::kSigmoid, scores[i]) : scores[i]) +
                          (choice_bias ? choice_bias[i] : 0);
+    known &= !std::isnan(choice);
     scratch[i] = std::isnan(choice) ? kLowest : choice;
     highest = std::max(highest, scores[i]);
   }
-  if (routing.groups > 1) keep_best_groups(routing, scratch, scratch + routing.experts);
+  if (routing.groups > 1) known &= keep_best_groups(routing, scratch, scratch + routing.experts);
   for (int i = 0; i < routing.chosen; ++i) {
     const int64_t best = best_left(scratch, routing.experts);
     scratch[best] = kTaken;
@@ -165,7 +172,7 @@ void route(const Routing& routing, const float* scores, const float* choice_bias
   const bool normalise = routing.normalise || routing.score == RouterScore::kSoftmaxOfBest;
   for (int i = 0; i < routing.chosen; ++i) {
     if (normalise) weights[i] /= sum + 1e-20f;
-    weights[i] *= routing.scale;
+    weights[i] *= known ? routing.scale : std::numeric_limits<float>::quiet_NaN();
   }
 }
 

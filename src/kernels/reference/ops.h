@@ -46,8 +46,8 @@ void scale(float multiplier, float cap, int64_t count, float* out);
 // The op on one row.
 void scale_runs(const ScaleRunsOp& op, float* row);
 
-// One row of RouteOp: scores [experts] to ids and weights [2 · chosen]. A NaN among the scores is chosen
-// last. `choice_bias` may be null; `scratch` holds experts + groups floats.
+// One row of RouteOp: scores [experts] to ids and weights [2 · chosen]. A NaN is chosen last, and wherever
+// one stands all weights are NaN. `choice_bias` may be null; `scratch` holds experts + groups floats.
 void route(const Routing& routing, const float* scores, const float* choice_bias, float* scratch, float* out);
 
 }  // namespace butter::reference

@@ -84,5 +84,47 @@ TEST(Route, ScoresThatAreNoNumbersStillNameExperts) {
   }
 }
 
+Routing in_groups(Routing how, int groups) {
+  how.groups = groups;
+  how.chosen_groups = groups / 2;
+  return how;
+}
+
+// Also of experts that nothing chooses: it is not known that they should not be.
+TEST(Route, NotANumberStaysNotANumberInEveryWeight) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const RouterScore score :
+       {RouterScore::kSoftmax, RouterScore::kSoftmaxOfBest, RouterScore::kSigmoid}) {
+    for (const int groups : {1, 4}) {
+      for (const bool in_bias : {false, true}) {
+        for (size_t at = 0; at < 8; ++at) {
+          std::vector<float> scores = {5, 4, 3, 2, 1, 0, -1, -2}, bias(8, 0.25f);
+          (in_bias ? bias : scores)[at] = kNan;
+          const Routing how = in_groups(routing(score, 8, 3), groups);
+          const std::vector<float> found = routes(how, scores, bias);
+          EXPECT_THAT(std::vector<float>(found.begin() + 3, found.end()), testing::Each(testing::IsNan()));
+          EXPECT_THAT(std::vector<float>(found.begin(), found.begin() + 3),
+                      testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(8))));
+        }
+      }
+    }
+  }
+}
+
+TEST(Route, AGroupOfBothInfinitiesHasNoWeights) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float other : {kInfinity, -kInfinity}) {
+    const std::vector<float> found = routes(in_groups(routing(RouterScore::kSigmoid, 4, 2), 2), {1, 1, 1, 1},
+                                            {kInfinity, -kInfinity, other, -other});
+    EXPECT_THAT(std::vector<float>(found.begin() + 2, found.end()), testing::Each(testing::IsNan()));
+  }
+}
+
+TEST(Route, ExpertsThatABiasForbidsAreNotChosen) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(routes(routing(RouterScore::kSigmoid, 3, 2), {4, 0, 0}, {-kInfinity, 0, 0}),
+              ElementsAre(1, 2, near(0.5), near(0.5)));
+}
+
 }  // namespace
 }  // namespace butter
