@@ -69,8 +69,8 @@ Result<std::string> weights_in(const std::string& folder) {
                 printable(folder, 500), ggufs.size(), printable(fs::path(ggufs[0]).filename().string()),
                 printable(fs::path(ggufs[1]).filename().string()), ggufs.size() > 2 ? ", ..." : "");
   }
-  return fail(StatusCode::kNotFound, "the folder {} holds neither {} nor a GGUF file", printable(folder, 500),
-              kWeights);
+  return fail(StatusCode::kNotFound, "the folder {} holds neither {} nor {} nor a GGUF file",
+              printable(folder, 500), kWeights, kShardIndex);
 }
 
 // A safetensors file begins with the length of its header and an opening brace.

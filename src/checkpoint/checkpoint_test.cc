@@ -79,7 +79,8 @@ TEST(Checkpoint, AFolderWithOneGgufFileIsThatFile) {
 TEST(Checkpoint, PathsThatHoldNoModelAreRefused) {
   const TempDir dir;
   EXPECT_EQ(open_error(dir.path()),
-            "the folder " + dir.path() + " holds neither model.safetensors nor a GGUF file");
+            "the folder " + dir.path() +
+                " holds neither model.safetensors nor model.safetensors.index.json nor a GGUF file");
   EXPECT_EQ(open_error(dir.file("none")), dir.file("none") + " cannot be opened: No such file or directory");
   write_test_file(dir.file("empty.gguf"), "");
   EXPECT_EQ(open_error(dir.file("empty.gguf")), dir.file("empty.gguf") + " is empty");

@@ -105,13 +105,13 @@ Result<DenseConfig> read_hf(const FamilySource& source, const DenseDefaults& def
 }
 
 // Rows of the embedding: the vocabulary, whatever the metadata say (files are padded or cut).
-Result<int> gguf_vocabulary(const FamilySource& source, const std::string& prefix) {
+Result<int> gguf_vocabulary(const FamilySource& source, const std::string& prefix, int hidden) {
   const TensorView* embedding =
       source.checkpoint ? source.checkpoint->find_tensor("token_embd.weight") : nullptr;
   if (embedding == nullptr) return require_small(source.config, prefix + "vocab_size", kMaxVocabulary);
   if (embedding->shape.rank() != 2 || embedding->shape[0] < 1 || embedding->shape[0] > kMaxVocabulary) {
-    return fail(StatusCode::kCorrupt, "token_embd.weight is {}; 1 to {} rows are expected",
-                embedding->shape.to_string(), kMaxVocabulary);
+    return fail(StatusCode::kCorrupt, "token_embd.weight is {}; [rows, {}] with 1 to {} rows is expected",
+                embedding->shape.to_string(), hidden, kMaxVocabulary);
   }
   return static_cast<int>(embedding->shape[0]);
 }
@@ -163,7 +163,7 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
   } else {
     BUTTER_ASSIGN(config.ffn, require_small(attributes, prefix + ffn_key, kMaxWidth));
   }
-  BUTTER_ASSIGN(config.vocabulary, gguf_vocabulary(source, prefix));
+  BUTTER_ASSIGN(config.vocabulary, gguf_vocabulary(source, prefix, config.hidden));
   BUTTER_ASSIGN(config.max_positions,
                 attributes.require_int_or(prefix + "context_length", 2048, 1, kMaxPositions));
   BUTTER_ASSIGN(const double eps, attributes.require_float_or(prefix + "attention.layer_norm_rms_epsilon",

@@ -223,6 +223,9 @@ TEST(Families, YarnTakesNullAndZeroMscaleAsAbsent) {
   EXPECT_EQ(amplitude(R"(, "mscale": 0, "mscale_all_dim": 0)"), usual);
   EXPECT_EQ(amplitude(R"(, "mscale": 1, "mscale_all_dim": null)"), usual);
   EXPECT_EQ(amplitude(R"(, "mscale": 1, "mscale_all_dim": 1)"), 1);
+  config["rope_theta"] = "1";
+  EXPECT_THAT(refusal(spec_of(config)),
+              HasSubstr("the base of RoPE is 1; more than 1 is expected with YaRN"));
 }
 
 TEST(Families, TextOfAConfigurationIsShownWithoutItsControlCharacters) {

@@ -64,7 +64,10 @@ struct YarnParameters {
 };
 
 // YaRN (Peng et al. 2023): a ramp over pairs from kept to divided frequencies.
-void apply_yarn(const YarnParameters& yarn, RopeTable& table) {
+Status apply_yarn(const YarnParameters& yarn, RopeTable& table) {
+  if (yarn.theta <= 1)
+    return fail(StatusCode::kCorrupt, "the base of RoPE is {}; more than 1 is expected with YaRN",
+                yarn.theta);
   const double rotary = 2.0 * static_cast<double>(table.inv_freq.size());
   const auto correction = [&](double rotations) {
     return rotary * std::log(yarn.original / (2 * std::numbers::pi * rotations)) / (2 * std::log(yarn.theta));
@@ -81,6 +84,7 @@ void apply_yarn(const YarnParameters& yarn, RopeTable& table) {
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     table.inv_freq[i] = table.inv_freq[i] / yarn.factor * ramp + table.inv_freq[i] * (1 - ramp);
   }
+  return {};
 }
 
 double yarn_mscale(double factor, double multiplier) {
@@ -96,7 +100,7 @@ Status read_hf_yarn(const Attributes& scaling, double theta, int64_t max_positio
   BUTTER_ASSIGN(yarn.beta_fast, scaling.require_float_or("beta_fast", 32, 1e-6, 1e6));
   BUTTER_ASSIGN(yarn.beta_slow, scaling.require_float_or("beta_slow", 1, 1e-6, 1e6));
   BUTTER_ASSIGN(yarn.truncate, scaling.get_bool_or("truncate", true));
-  apply_yarn(yarn, table);
+  BUTTER_TRY(apply_yarn(yarn, table));
   BUTTER_ASSIGN(const double mscale, scaling.require_float_or("mscale", 0, 0, 1e6));
   BUTTER_ASSIGN(const double mscale_all, scaling.require_float_or("mscale_all_dim", 0, 0, 1e6));
   const bool both = mscale > 0 && mscale_all > 0;  // 0 and null are as if not stated
@@ -271,7 +275,7 @@ Result<RopeTable> read_gguf_rope(const FamilySource& source, const std::string& 
     yarn.truncate = defaults.truncate;
     BUTTER_ASSIGN(yarn.original,
                   config.require_float_or(prefix + "rope.scaling.original_context_length", context, 1, 1e12));
-    apply_yarn(yarn, table);
+    BUTTER_TRY(apply_yarn(yarn, table));
     BUTTER_ASSIGN(const double amplitude, config.require_float_or(prefix + "rope.scaling.attn_factor",
                                                                   yarn_mscale(factor, 1), 1e-6, 1e6));
     table.amplitude = static_cast<float>(amplitude);
