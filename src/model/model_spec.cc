@@ -57,7 +57,7 @@ class TensorWalk {
   }
   template <typename... Kinds>
   void one(const std::variant<Kinds...>& part) const {
-    std::visit([this](const auto& kind) { one(kind); }, part);
+    std::visit([this](const auto& kind) { this->one(kind); }, part);
   }
   void one(std::monostate) const {}
   void one(const TensorRef& ref) const { visit_(ref); }
