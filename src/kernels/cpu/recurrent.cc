@@ -119,12 +119,12 @@ HWY_INLINE void for_vectors(int64_t count, const Each& each) {
   if (i < count) each(i, Part{count - i});
 }
 
-// exp(x). NaN where x is (hn::Exp makes that 0), and above 104, where hn::Exp ends and a float long has. (The
-// ones of a mask are the bits of a NaN; a blend costs more.)
+// exp(x). NaN where x is, of which hn::Exp must see none, and above 104, where hn::Exp ends and a float long
+// has. (The ones of a mask are the bits of a NaN; a blend costs more.)
 HWY_INLINE V exp_of(V x) {
   const D d;
   const auto known = hn::Le(x, hn::Set(d, 104.0f));
-  return hn::Or(hn::Exp(d, x), hn::VecFromMask(d, hn::Not(known)));
+  return hn::Or(hn::Exp(d, hn::IfThenElseZero(known, x)), hn::VecFromMask(d, hn::Not(known)));
 }
 
 // A NaN comes out through the x that is divided.
