@@ -23,10 +23,15 @@ int64_t last(const Shape& shape) {
   return shape[shape.rank() - 1];
 }
 
-// The shape with another last dimension.
-Shape with_last(const Shape& shape, int64_t columns) {
+Shape without_last(const Shape& shape) {
   Shape other;
   for (int i = 0; i + 1 < shape.rank(); ++i) other.append(shape[i]);
+  return other;
+}
+
+// The shape with another last dimension.
+Shape with_last(const Shape& shape, int64_t columns) {
+  Shape other = without_last(shape);
   other.append(columns);
   return other;
 }
@@ -67,7 +72,10 @@ class Joiner {
     whole.view = {};
     if (scales != nullptr) whole.bytes += scales->bytes;
     if (biases != nullptr) whole.bytes += biases->bytes;
-    auto view = mlx_view(module, words.view, scales, biases);
+    return with_view(std::move(whole), mlx_view(module, words.view, scales, biases));
+  }
+
+  static TensorEntry with_view(TensorEntry whole, const Result<TensorView>& view) {
     if (view) {
       whole.view = *view;
     } else {
@@ -154,13 +162,7 @@ class Joiner {
     whole.name = name;
     whole.view = {};
     if (scales != nullptr) whole.bytes += scales->bytes;
-    auto view = blocks_view(blocks.view, scales);
-    if (view) {
-      whole.view = *view;
-    } else {
-      whole.unreadable = view.error().message();
-    }
-    return whole;
+    return with_view(std::move(whole), blocks_view(blocks.view, scales));
   }
 
   // Low nibbles come first in the blocks, as in MLX's words. An error is what stands behind the tensor's
@@ -171,8 +173,7 @@ class Joiner {
       return fail(StatusCode::kCorrupt, "has blocks {}; [..., rows, blocks, {}] is expected",
                   shape.to_string(), kBlockBytes);
     }
-    Shape per_block;
-    for (int i = 0; i + 1 < shape.rank(); ++i) per_block.append(shape[i]);
+    const Shape per_block = without_last(shape);
     if (scales == nullptr)
       return fail(StatusCode::kCorrupt, "is stored as blocks of FP4, and their {} are missing", kBlockScales);
     if (scales->view.empty() || scales->view.dtype != DType::kU8 || !(scales->view.shape == per_block)) {

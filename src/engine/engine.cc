@@ -222,8 +222,7 @@ void Engine::State::describe(const std::string& path) {
   info.weight_bytes = device->weight_bytes();
   info.step_weight_bytes = info.weight_bytes - unchosen_expert_bytes(program, *device);
   info.workspace_bytes = prepared->workspace_bytes();
-  info.notes = checkpoint->notes();
-  info.notes.insert(info.notes.end(), spec.notes.begin(), spec.notes.end());
+  info.notes = spec.notes;
 }
 
 const ModelInfo& Engine::info() const {

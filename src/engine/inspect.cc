@@ -133,8 +133,7 @@ Result<ModelDescription> inspect_model(const std::string& model) {
     description.parameters += entry.view.shape.elements();
   }
   BUTTER_ASSIGN(description.tokenizer, describe_tokenizer(checkpoint));
-  description.notes = checkpoint.notes();
-  description.notes.insert(description.notes.end(), spec.notes.begin(), spec.notes.end());
+  description.notes = spec.notes;
   return description;
 }
 

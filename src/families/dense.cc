@@ -116,23 +116,12 @@ Result<int> gguf_vocabulary(const FamilySource& source, const std::string& prefi
   return static_cast<int>(embedding->shape[0]);
 }
 
-// A number that some files state for each block, 0 where one has no such part: the largest.
-Result<int> read_largest(const Attributes& attributes, const std::string& key, int blocks, int64_t otherwise,
-                         int64_t max) {
-  if (attributes.kind(key) != AttributeKind::kArray) return require_small_or(attributes, key, otherwise, max);
-  BUTTER_ASSIGN(const auto values, attributes.get_ints(key));
-  if (static_cast<int>(values.size()) != blocks) {
-    return fail(StatusCode::kCorrupt, "{} has {} entries; {}, one a layer, are expected", key, values.size(),
-                blocks);
-  }
-  int64_t largest = 0;
-  for (const int64_t value : values) {
-    if (value < 0 || value > max) {
-      return fail(StatusCode::kCorrupt, "{} has {}; 0 to {} is expected", key, value, max);
-    }
-    largest = std::max(largest, value);
-  }
-  return static_cast<int>(largest > 0 ? largest : otherwise);
+// A number that some files state for each block.
+Result<int> read_width(const Attributes& attributes, const std::string& key, int blocks, int64_t otherwise) {
+  if (attributes.kind(key) != AttributeKind::kArray)
+    return require_small_or(attributes, key, otherwise, kMaxWidth);
+  BUTTER_ASSIGN(const int largest, read_largest(attributes, key, static_cast<size_t>(blocks)));
+  return largest > 0 ? largest : static_cast<int>(otherwise);
 }
 
 Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& defaults) {
@@ -146,8 +135,8 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
                 attributes.require_int_or(prefix + "nextn_predict_layers", 0, 0, blocks - 1));
   config.layers = blocks - static_cast<int>(predicting);
   BUTTER_ASSIGN(config.heads, require_small(attributes, prefix + "attention.head_count", kMaxWidth));
-  BUTTER_ASSIGN(config.kv_heads, read_largest(attributes, prefix + "attention.head_count_kv", blocks,
-                                              config.heads, kMaxWidth));
+  BUTTER_ASSIGN(config.kv_heads,
+                read_width(attributes, prefix + "attention.head_count_kv", blocks, config.heads));
   const std::string head_dim_key = prefix + "attention.key_length";
   if (attributes.kind(head_dim_key) == AttributeKind::kAbsent) {
     DenseDefaults without_number = defaults;
@@ -159,7 +148,7 @@ Result<DenseConfig> read_gguf(const FamilySource& source, const DenseDefaults& d
   BUTTER_TRY(check_heads(config, attributes));
   const char* ffn_key = defaults.experts_only ? "expert_feed_forward_length" : "feed_forward_length";
   if (attributes.kind(prefix + ffn_key) == AttributeKind::kArray) {
-    BUTTER_ASSIGN(config.ffn, read_largest(attributes, prefix + ffn_key, blocks, 1, kMaxWidth));
+    BUTTER_ASSIGN(config.ffn, read_width(attributes, prefix + ffn_key, blocks, 1));
   } else {
     BUTTER_ASSIGN(config.ffn, require_small(attributes, prefix + ffn_key, kMaxWidth));
   }
@@ -364,6 +353,21 @@ Result<DenseConfig> read_dense(const FamilySource& source, const DenseDefaults& 
 
 Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config, const EditLayer& edit) {
   return SpecBuilder(source, config).build(edit);
+}
+
+Result<int> read_largest(const Attributes& attributes, const std::string& key, size_t blocks) {
+  BUTTER_ASSIGN(const auto values, attributes.get_ints(key));
+  if (values.size() != blocks) {
+    return fail(StatusCode::kCorrupt, "{} has {} entries; {}, one a layer, are expected", key, values.size(),
+                blocks);
+  }
+  int64_t largest = 0;
+  for (const int64_t value : values) {
+    if (value < 0 || value > kMaxWidth)
+      return fail(StatusCode::kCorrupt, "{} has {}; 0 to {} is expected", key, value, kMaxWidth);
+    largest = std::max(largest, value);
+  }
+  return static_cast<int>(largest);
 }
 
 Result<std::span<const std::string_view>> read_layer_types(const Attributes& config, int layers) {

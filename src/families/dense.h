@@ -86,6 +86,10 @@ using EditLayer = std::function<Status(const TensorNames& names, int layer, Laye
 Result<ModelSpec> dense_spec(const FamilySource& source, const DenseConfig& config,
                              const EditLayer& edit = nullptr);
 
+// Of a list of GGUF metadata with a number for each of `blocks`, 0 where a block has no such part: the
+// largest.
+Result<int> read_largest(const Attributes& attributes, const std::string& key, size_t blocks);
+
 // layer_types, one for each layer; nothing where the key is absent.
 Result<std::span<const std::string_view>> read_layer_types(const Attributes& config, int layers);
 

@@ -39,6 +39,7 @@ void note_missing_head(const FamilySource& source, ModelSpec& spec) {
 
 void add_file_notes(const FamilySource& source, ModelSpec& spec) {
   if (source.checkpoint == nullptr) return;
+  spec.notes = source.checkpoint->notes();
   note_unread_tensors(*source.checkpoint, spec);
   note_missing_head(source, spec);
 }

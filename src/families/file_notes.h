@@ -5,8 +5,9 @@
 
 namespace butter {
 
-// Adds to the spec's notes: tensors that the model does not read, of a kind that none reads aside
-// (checkpoint/unused_tensors.h), and the embedding that is the head of a model which says it has its own.
+// Makes the spec's notes: the checkpoint's own, tensors that the model does not read, of a kind that none
+// reads aside (checkpoint/unused_tensors.h), and the embedding that is the head of a model which says it has
+// its own.
 void add_file_notes(const FamilySource& source, ModelSpec& spec);
 
 }  // namespace butter

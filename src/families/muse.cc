@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "families/dense.h"
+#include "families/rope.h"
 
 namespace butter {
 namespace {
@@ -20,12 +21,8 @@ std::vector<bool> usual_sliding_layers(int layers) {
 // The base of the rotation that all turning layers share.
 Result<double> read_theta(const Attributes& config) {
   BUTTER_ASSIGN(const double outer, config.get_float_or("rope_theta", kTheta));
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (config.kind(key) == AttributeKind::kAbsent) continue;
-    BUTTER_ASSIGN(const Attributes parameters, config.get_object(key));
-    return parameters.get_float_or("rope_theta", outer);
-  }
-  return outer;
+  BUTTER_ASSIGN(const Attributes parameters, find_hf_rope_object(config));
+  return parameters.get_float_or("rope_theta", outer);
 }
 
 // Which layers turn: those of a theta other than 0, or the sliding ones.

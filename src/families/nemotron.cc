@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "checkpoint/printable.h"
+#include "families/dense.h"
 #include "families/experts.h"
 #include "families/mamba.h"
 #include "families/tensor_names.h"
@@ -121,18 +122,8 @@ Result<int> read_block_width(const FamilySource& source, const char* hf, const c
   const std::string key = source.model_type + "." + gguf;
   if (!source.gguf() || source.config.kind(key) != AttributeKind::kArray)
     return read_width(source, hf, gguf, otherwise);
-  BUTTER_ASSIGN(const auto values, source.config.get_ints(key));
-  if (values.size() != blocks) {
-    return fail(StatusCode::kCorrupt, "{} has {} entries; {}, one a layer, are expected", key, values.size(),
-                blocks);
-  }
-  int64_t largest = 1;
-  for (const int64_t value : values) {
-    if (value < 0 || value > kMaxWidth)
-      return fail(StatusCode::kCorrupt, "{} has {}; 0 to {} is expected", key, value, kMaxWidth);
-    largest = std::max(largest, value);
-  }
-  return static_cast<int>(largest);
+  BUTTER_ASSIGN(const int largest, read_largest(source.config, key, blocks));
+  return std::max(largest, 1);
 }
 
 Status read_mamba(const FamilySource& source, Config& config) {

@@ -188,15 +188,16 @@ Status read_gguf_longrope(const FamilySource& source, const std::string& prefix,
 
 }  // namespace
 
+Result<Attributes> find_hf_rope_object(const Attributes& config) {
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (config.kind(key) != AttributeKind::kAbsent) return config.get_object(key);
+  }
+  return Attributes();
+}
+
 Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, const RopeDefaults& defaults,
                                int64_t max_positions) {
-  Attributes scaling;
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (config.kind(key) != AttributeKind::kAbsent) {
-      BUTTER_ASSIGN(scaling, config.get_object(key));
-      break;
-    }
-  }
+  BUTTER_ASSIGN(const Attributes scaling, find_hf_rope_object(config));
   BUTTER_ASSIGN(const double outer_theta,
                 config.require_float_or("rope_theta", defaults.theta, 1e-3, kMaxTheta));
   BUTTER_ASSIGN(const double outer_partial,

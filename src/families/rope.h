@@ -18,6 +18,9 @@ struct RopeDefaults {
 Result<RopeTable> read_hf_rope(const Attributes& config, int head_dim, const RopeDefaults& defaults,
                                int64_t max_positions);
 
+// The object of rope parameters that config.json has, an empty one if none.
+Result<Attributes> find_hf_rope_object(const Attributes& config);
+
 // From an object of rope parameters, which may say its own theta and partial factor.
 Result<RopeTable> read_hf_rope_object(const Attributes& parameters, int head_dim,
                                       const RopeDefaults& defaults, int64_t max_positions);
